@@ -1,0 +1,213 @@
+"""Answers: what stands under a name of a run, in which forms its bytes can be had, and its summary.
+
+The invariant: a summary's size and digest are those of the very bytes that its ``content_url`` serves.
+"""
+
+from typing import NamedTuple
+
+from app.domain.records import Kind, Source, StepSummary
+from app.domain.rendering import (
+    JSON_TYPE,
+    MARKDOWN_TYPE,
+    TEXT_TYPE,
+    WHOLE,
+    Narrowing,
+    Preview,
+    artifact_type,
+    compact_json,
+    content_path,
+    preview_of,
+    render_json,
+    sha256_hex,
+    text_bytes,
+)
+from app.domain.values import JsonValue, parse_rendered
+
+CTX_NAME = "_ctx"
+"""The name under which a run's whole ``result_ref`` can be read; a step or artifact of that name beats it."""
+
+
+class RenderedOutput(NamedTuple):
+    """An output as it is stored: one body, and the size and digest of both forms it can be served in."""
+
+    body: bytes
+    encoding: str
+    json_size: int
+    json_sha256: str
+    raw_size: int
+    raw_sha256: str
+    preview: str
+    truncated: bool
+
+
+def render_output(value: JsonValue, kind: Kind) -> RenderedOutput:
+    """Render a value for the store: a step's as JSON, an artifact's text as itself.
+
+    Raises:
+        ProjectionSerialize: the value is no JSON value.
+    """
+    rendered = render_json(value)
+    raw = text_bytes(value) if isinstance(value, str) else rendered
+    # A text with a lone surrogate has no exact UTF-8: its JSON form is kept, so that nothing is lost.
+    as_text = kind is Kind.ARTIFACT and isinstance(value, str) and raw.decode() == value
+    preview = preview_of(raw if kind is Kind.ARTIFACT else rendered)
+    return RenderedOutput(
+        body=raw if as_text else rendered,
+        encoding="text" if as_text else "json",
+        json_size=len(rendered),
+        json_sha256=sha256_hex(rendered),
+        raw_size=len(raw),
+        raw_sha256=sha256_hex(raw),
+        preview=preview.text,
+        truncated=preview.truncated,
+    )
+
+
+class Answer(NamedTuple):
+    """Everything about what stands under a name, except its body."""
+
+    name: str
+    kind: Kind
+    source: Source
+    ok: bool | None
+    step_id: str | None
+    step_ref: str | None
+    attempt: int | None
+    attempts: int | None
+    occurrence: int | None
+    occurrences: int | None
+    submitted_at: str | None
+    body_id: int
+    encoding: str
+    json_size: int
+    json_sha256: str
+    raw_size: int
+    raw_sha256: str
+    preview: str
+    truncated: bool
+    file_path: str | None = None
+    file_sha256: str | None = None
+
+    @property
+    def is_text(self) -> bool:
+        """Tell whether the value is a string: only a string's raw form differs from its JSON."""
+        return self.raw_sha256 != self.json_sha256
+
+
+class BodyForm(NamedTuple):
+    """One form of a value's bytes; ``preview`` is None where it takes the body to tell."""
+
+    size_bytes: int
+    sha256: str
+    content_type: str
+    preview: Preview | None = None
+    file_path: str | None = None
+
+
+def json_form(answer: Answer) -> BodyForm:
+    """The value as rendered JSON."""
+    known = Preview(answer.preview, answer.truncated)
+    told = answer.kind is Kind.STEP or not answer.is_text
+    return BodyForm(answer.json_size, answer.json_sha256, JSON_TYPE, known if told else None)
+
+
+def raw_form(answer: Answer) -> BodyForm:
+    """A string as its own bytes, any other value as rendered JSON."""
+    if not answer.is_text:
+        return json_form(answer)
+    told = answer.kind is Kind.ARTIFACT
+    known = Preview(answer.preview, answer.truncated) if told else None
+    return BodyForm(answer.raw_size, answer.raw_sha256, TEXT_TYPE, known)
+
+
+def stored_form(answer: Answer) -> BodyForm:
+    """The form without any narrowing, where no file stands for it."""
+    if answer.kind is Kind.ARTIFACT:
+        return raw_form(answer)._replace(content_type=artifact_type(answer.name))
+    return json_form(answer)
+
+
+def file_form(answer: Answer, path: str, size_bytes: int, sha256: str, preview: Preview | None = None) -> BodyForm:
+    """The materialized file, as it is on disk."""
+    kind = artifact_type(answer.name) if answer.kind is Kind.ARTIFACT else MARKDOWN_TYPE
+    return BodyForm(size_bytes, sha256, kind, preview, path)
+
+
+def form_of(body: bytes, content_type: str) -> BodyForm:
+    """The form of bytes that are at hand."""
+    return BodyForm(len(body), sha256_hex(body), content_type, preview_of(body))
+
+
+def answer_value(answer: Answer, body: bytes) -> JsonValue:
+    """Return the value that a stored body holds."""
+    return body.decode() if answer.encoding == "text" else parse_rendered(body)
+
+
+def json_body(answer: Answer, body: bytes) -> bytes:
+    """Turn a stored body into the value as rendered JSON."""
+    return body if answer.encoding == "json" else render_json(body.decode())
+
+
+def raw_body(answer: Answer, body: bytes) -> bytes:
+    """Turn a stored body into a string's own bytes, or rendered JSON."""
+    if answer.encoding == "text" or not answer.is_text:
+        return body
+    return text_bytes(parse_rendered(body))
+
+
+class Place(NamedTuple):
+    """Where an answer stands: its run, and the public URL of the server."""
+
+    task_id: str
+    run_id: str
+    base_url: str = ""
+
+    def url(self, name: str, narrowing: Narrowing = WHOLE) -> str:
+        """Write the ``content_url`` of a name of this run."""
+        return self.base_url + content_path(self.task_id, self.run_id, name, narrowing)
+
+
+def summarize(answer: Answer, form: BodyForm, place: Place, narrowing: Narrowing = WHOLE) -> StepSummary:
+    """Write the summary of one form of an answer; the form must know its preview."""
+    preview = form.preview or Preview("", truncated=False)
+    return StepSummary.model_construct(  # every part was validated when it was written
+        name=answer.name,
+        size_bytes=form.size_bytes,
+        sha256=form.sha256,
+        content_type=form.content_type,
+        source=answer.source,
+        file_path=form.file_path,
+        content_url=place.url(answer.name, narrowing),
+        preview=preview.text,
+        truncated=preview.truncated,
+        kind=answer.kind,
+        ok=answer.ok,
+        step_id=answer.step_id,
+        step_ref=answer.step_ref,
+        attempt=answer.attempt,
+        attempts=answer.attempts,
+        occurrence=answer.occurrence,
+        occurrences=answer.occurrences,
+        submitted_at=answer.submitted_at,
+    )
+
+
+def summary_json(summary: StepSummary) -> bytes:
+    """Render a summary as answers carry it: compact, fields in order."""
+    return compact_json(summary.model_dump(mode="json"))
+
+
+_URL_KEY = b'"content_url":"'
+
+
+def split_summary(summary: StepSummary) -> tuple[bytes, bytes]:
+    """Cut a rendered summary where the base URL goes, so that it can be stored without knowing it.
+
+    Raises:
+        ValueError: the summary's ``content_url`` has a base already.
+    """
+    text = summary_json(summary)
+    # The URL is percent-encoded, so its key cannot occur inside it; before it stand only name, type, source and path,
+    # in which a quote is escaped: the first hit is the key.
+    cut = text.index(_URL_KEY + b"/") + len(_URL_KEY)
+    return text[:cut], text[cut:]

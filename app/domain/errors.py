@@ -1,0 +1,423 @@
+"""Every fact that can go wrong, as a type that writes its own sentence.
+
+An error takes the ids it is about, knows no HTTP, and carries a stable ``code``. The edge maps the
+nearest ancestor in this tree to a status; clients match on the code, people read the sentence::
+
+    StepplaneError
+    ├── Malformed            the request cannot be read            (400)
+    │   ├── InvalidId  InvalidJson  InvalidParameter  InvalidKey  VerdictConflict  FileSubmitRefused
+    ├── Unauthenticated      no bearer, or none that is known      (401)
+    ├── Forbidden            a bearer, but not for this            (403)
+    ├── NotFound             nothing has that name                 (404)
+    │   ├── TaskNotFound  RunNotFound  StepNotFound  PathNotFound  FileNotMaterialized
+    │   ├── AttemptNotFound  OccurrenceNotFound  OutputNotFound  DispatchNotFound  ProjectionNotFound
+    ├── Conflict             it stands against what is there       (409)
+    │   ├── RunAlreadyFinished  RunStillRunning
+    ├── Gone                 it was there and is over              (410)
+    │   └── RunFinished
+    ├── TooLarge             over a limit that the answer names    (413)
+    ├── Unprocessable        readable, but not acceptable          (422)
+    │   ├── InvalidBlueprint  StepNamingCollision  InvalidPlacement  NameTaken  InvalidName  InvalidRequest
+    │   ├── InvalidText  NotJson  UnknownRetry  UnknownParent
+    ├── Unavailable          the store cannot answer just now      (503)
+    └── ProjectionFault      an adapter could not do its work      (500)
+        ├── ProjectionIo  ProjectionSerialize
+"""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+
+class StepplaneError(Exception):
+    """The root of every error that this product raises on purpose.
+
+    Attributes:
+        code: the stable name of the kind, in snake case; part of the contract.
+        details: what a program can use beyond the sentence; JSON values only.
+    """
+
+    code: ClassVar[str] = "internal_error"
+
+    def __init__(self, sentence: str, details: Any = None) -> None:
+        super().__init__(sentence)
+        self.sentence = sentence
+        self.details = details
+
+
+# --- 400 -----------------------------------------------------------------------------------------
+
+
+class Malformed(StepplaneError):
+    """The request cannot be read as what it should be."""
+
+    code = "malformed_request"
+
+
+class InvalidId(Malformed):
+    """An id without its prefix, or with characters that no id has."""
+
+    code = "invalid_id"
+
+    def __init__(self, kind: str, prefix: str, given: str) -> None:
+        super().__init__(
+            f"{_shown(given)} is no {kind} id: one is {prefix!r} and then 1 to 64 of A-Z a-z 0-9 . _ -",
+        )
+
+
+class InvalidJson(Malformed):
+    """The body should be JSON (or YAML) and is not."""
+
+    code = "invalid_json"
+
+
+class InvalidParameter(Malformed):
+    """A query or path parameter has a value that it cannot have."""
+
+    code = "invalid_parameter"
+
+
+class InvalidKey(Malformed):
+    """A projection key, or a name that should become a file name, that cannot be one."""
+
+    code = "invalid_key"
+
+
+class VerdictConflict(Malformed):
+    """``verdict`` and ``ok`` contradict each other, or the verdict is unknown."""
+
+    code = "invalid_verdict"
+
+
+class FileSubmitRefused(Malformed):
+    """An ``@file:`` body that is not allowed; the sentence never says whether the file exists."""
+
+    code = "file_submit_refused"
+
+
+# --- 401, 403 ------------------------------------------------------------------------------------
+
+
+class Unauthenticated(StepplaneError):
+    """No bearer, or one that is malformed, unknown or expired."""
+
+    code = "unauthenticated"
+
+
+class Forbidden(StepplaneError):
+    """The bearer is known, and may not do this."""
+
+    code = "forbidden"
+
+
+# --- 404 -----------------------------------------------------------------------------------------
+
+
+class NotFound(StepplaneError):
+    """Nothing has this name or address."""
+
+    code = "not_found"
+
+
+class TaskNotFound(NotFound):
+    """No task has this id."""
+
+    code = "task_not_found"
+
+    def __init__(self, task_id: str) -> None:
+        super().__init__(f"no task has the id {_shown(task_id)}")
+
+
+class RunNotFound(NotFound):
+    """No run has this id, it belongs to another task, or the task has no runs."""
+
+    code = "run_not_found"
+
+    def __init__(self, run_id: str, task_id: str | None = None) -> None:
+        if task_id is None:
+            sentence = f"no run has the id {_shown(run_id)}"
+        elif run_id == "latest":
+            sentence = f"task {task_id} has no runs yet"
+        else:
+            sentence = f"task {task_id} has no run with the id {_shown(run_id)}"
+        super().__init__(sentence)
+
+
+class StepNotFound(NotFound):
+    """The run has no output under this name, alias or artifact name."""
+
+    code = "step_not_found"
+
+    def __init__(self, name: str, run_id: str) -> None:
+        super().__init__(
+            f"run {run_id} has no output under the name {_shown(name)}: list its steps to see the names it has",
+        )
+
+
+class DispatchNotFound(NotFound):
+    """No step has this id, or it is not one of this run."""
+
+    code = "step_id_not_found"
+
+    def __init__(self, step_id: str) -> None:
+        super().__init__(f"no step has the id {_shown(step_id)}")
+
+
+class PathNotFound(NotFound):
+    """The path does not lead to a value inside this step's OUTPUT."""
+
+    code = "path_not_found"
+
+    def __init__(self, name: str, path: str, reached: str) -> None:
+        super().__init__(
+            f"the path {_shown(path)} leads nowhere in the output of {_shown(name)}: {reached}",
+            {"path": path},
+        )
+
+
+class AttemptNotFound(NotFound):
+    """The answering occurrence has no output of this attempt."""
+
+    code = "attempt_not_found"
+
+    def __init__(self, name: str, attempt: int, attempts: int) -> None:
+        super().__init__(
+            f"{_shown(name)} has no output of attempt {attempt}; attempts dispatched: {attempts}",
+            {"attempts": attempts},
+        )
+
+
+class OccurrenceNotFound(NotFound):
+    """The step has no output of this occurrence."""
+
+    code = "occurrence_not_found"
+
+    def __init__(self, name: str, occurrence: int, occurrences: int) -> None:
+        super().__init__(
+            f"{_shown(name)} has no output of occurrence {occurrence}; occurrences dispatched: {occurrences}",
+            {"occurrences": occurrences},
+        )
+
+
+class FileNotMaterialized(NotFound):
+    """``format=file`` where no file of this output is on disk."""
+
+    code = "file_not_found"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"the output of {_shown(name)} is not materialized as a file: leave format=file away")
+
+
+class OutputNotFound(NotFound):
+    """No output has this id, and no producer this name."""
+
+    code = "output_not_found"
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"no output has the id or the producer name {_shown(key)}")
+
+
+class ProjectionNotFound(NotFound):
+    """The projection key leads to no value."""
+
+    code = "projection_not_found"
+
+
+# --- 409, 410 ------------------------------------------------------------------------------------
+
+
+class Conflict(StepplaneError):
+    """The request stands against what is already there."""
+
+    code = "conflict"
+
+
+class RunAlreadyFinished(Conflict):
+    """The run ended before, with another outcome."""
+
+    code = "run_finished"
+
+    def __init__(self, run_id: str, status: str) -> None:
+        super().__init__(f"run {run_id} has already finished as {status}, with another outcome")
+
+
+class RunStillRunning(Conflict):
+    """A running run is not deleted by accident."""
+
+    code = "run_running"
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(f"run {run_id} is still running: finish it first, or delete it with force=true")
+
+
+class Gone(StepplaneError):
+    """What the request is about is over."""
+
+    code = "gone"
+
+
+class RunFinished(Gone):
+    """A terminal run takes no more dispatches and no worker's writes."""
+
+    code = "run_finished"
+
+    def __init__(self, run_id: str, status: str) -> None:
+        super().__init__(f"run {run_id} has finished as {status} and takes no more dispatches or outputs")
+
+
+# --- 413, 422, 503 -------------------------------------------------------------------------------
+
+
+class TooLarge(StepplaneError):
+    """A body over the limit; nothing of it is kept."""
+
+    code = "output_too_large"
+
+    def __init__(self, limit_bytes: int, size_bytes: int | None) -> None:
+        size = "more than that" if size_bytes is None else f"{size_bytes} bytes"
+        super().__init__(
+            f"the body is {size}; the limit is {limit_bytes} bytes (MAX_OUTPUT_BYTES): nothing of it was kept",
+            {"limit_bytes": limit_bytes, "size_bytes": size_bytes},
+        )
+
+
+class Unprocessable(StepplaneError):
+    """Readable, but not acceptable as it is."""
+
+    code = "unprocessable"
+
+
+class InvalidRequest(Unprocessable):
+    """A body of the wrong shape; ``details`` lists each place and what is wrong there."""
+
+    code = "invalid_request"
+
+
+class InvalidBlueprint(Unprocessable):
+    """The document is no Blueprint; ``details`` lists each JSON path and what is wrong there.
+
+    Attributes:
+        reason: ``empty`` where a step's name is; else None.
+    """
+
+    code = "invalid_blueprint"
+
+    def __init__(self, faults: Sequence[tuple[str, str]], reason: str | None = None) -> None:
+        first_path, first_message = faults[0]
+        more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+        super().__init__(
+            f"the blueprint is not valid at {first_path}: {first_message}{more}",
+            [{"path": path, "message": message} for path, message in faults],
+        )
+        self.reason = reason
+
+
+class StepNamingCollision(Unprocessable):
+    """Two steps claim one name, and at least one of them declared it.
+
+    Attributes:
+        name: the name that both claim.
+        first_step_ref, second_step_ref: the two steps, in flow order.
+    """
+
+    code = "step_naming_collision"
+
+    def __init__(self, name: str, first_step_ref: str, second_step_ref: str) -> None:
+        super().__init__(
+            f"the steps {_shown(first_step_ref)} and {_shown(second_step_ref)} both claim the name {_shown(name)}: "
+            "give one of them another projection_name",
+            {"name": name, "first_step_ref": first_step_ref, "second_step_ref": second_step_ref},
+        )
+        self.name = name
+        self.first_step_ref = first_step_ref
+        self.second_step_ref = second_step_ref
+
+
+class InvalidPlacement(Unprocessable):
+    """A ``projection_placement`` that could not be followed safely.
+
+    Attributes:
+        reason: which rule it breaks, in snake case (see ``tests/vectors/placement.json``).
+    """
+
+    code = "invalid_blueprint"
+
+    def __init__(self, reason: str, sentence: str) -> None:
+        super().__init__(sentence, {"reason": reason})
+        self.reason = reason
+
+
+class NameTaken(Unprocessable):
+    """An undeclared ref whose name is another step's name or alias."""
+
+    code = "name_taken"
+
+    def __init__(self, ref: str, owner: str) -> None:
+        super().__init__(f"{_shown(ref)} is already a name or alias of the step {_shown(owner)}: dispatch another ref")
+
+
+class InvalidName(Unprocessable):
+    """A name that no store and no URL could carry."""
+
+    code = "invalid_name"
+
+
+class UnknownRetry(Unprocessable):
+    """``retry_of`` names no step of this run, or one of another ref."""
+
+    code = "unknown_retry"
+
+
+class InvalidText(Unprocessable):
+    """A submitted body that is not UTF-8."""
+
+    code = "invalid_utf8"
+
+
+class NotJson(Unprocessable):
+    """The step asked for JSON (``submit_format: json``) and the body is none."""
+
+    code = "not_json"
+
+
+class UnknownParent(Unprocessable):
+    """A ``parent_refs`` entry names no output."""
+
+    code = "unknown_parent"
+
+
+class Unavailable(StepplaneError):
+    """The store cannot answer just now; the same request may succeed later."""
+
+    code = "unavailable"
+
+    def __init__(self, sentence: str = "the database cannot be reached just now: try again") -> None:
+        super().__init__(sentence)
+
+
+# --- 500 -----------------------------------------------------------------------------------------
+
+
+class ProjectionFault(StepplaneError):
+    """A projection adapter could not do its work."""
+
+    code = "projection_failed"
+
+
+class ProjectionIo(ProjectionFault):
+    """The disk refused to read or write a projection."""
+
+    code = "projection_io"
+
+
+class ProjectionSerialize(ProjectionFault):
+    """A value that cannot be rendered, or a file that cannot be read back."""
+
+    code = "projection_serialize"
+
+
+def _shown(text: str) -> str:
+    """Quote what a client sent: bounded, and on one line."""
+    return repr(text if len(text) <= _SHOWN_CHARS else text[:_SHOWN_CHARS] + "…")
+
+
+_SHOWN_CHARS = 200

@@ -1,0 +1,128 @@
+"""Faults: what is wrong with a document, each with its JSON path and a sentence that reads well.
+
+pydantic finds them; its words are for programmers, so each is told again here in the words of JSON.
+A sentence is written only when it is asked for: a document may hold more faults than anybody reads.
+"""
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple, NoReturn, TypeVar, get_args
+
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+
+from app.domain.errors import InvalidBlueprint
+from app.domain.paths import Segment, format_path, quoted
+from app.domain.values import JsonValue, kind_of
+
+Place = tuple[Segment, ...]
+"""Where in a document: the segments of a path from its root."""
+
+MOST_FAULTS = 100
+"""How many faults one error lists."""
+
+TOLD = "told"
+"""The kind of a fault whose sentence was written where it was found; validators raise it as a custom error."""
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
+
+
+class Fault(NamedTuple):
+    """One thing that is wrong, and where."""
+
+    place: Place
+    kind: str
+    """A kind of pydantic's error, or ``TOLD`` where the context is the sentence itself."""
+    given: JsonValue = None
+    context: Any = None
+
+    @property
+    def message(self) -> str:
+        """What is wrong, as a clause whose subject is the place."""
+        if self.kind == TOLD:
+            return str(self.context)
+        if self.kind == "extra_forbidden":
+            return f"is no known field; the nearest is {quoted(nearest(str(self.place[-1]), self.context))}"
+        if self.kind in _SENTENCES:
+            return _SENTENCES[self.kind]
+        return must_be(_EXPECTED.get(self.kind, "valid"), self.given)
+
+
+def told(place: Place, message: str) -> Fault:
+    """Make a fault whose sentence is at hand."""
+    return Fault(place, TOLD, context=message)
+
+
+def read(model: type[ModelT], fields: Mapping[str, Any], place: Place, faults: list[Fault]) -> ModelT | None:
+    """Build a value from a JSON object, or add what is wrong with it to the faults."""
+    try:
+        return model.model_validate(fields)
+    except ValidationError as error:
+        for details in error.errors(include_url=False):
+            loc, kind = details["loc"], details["type"]
+            context = _known_fields(model, loc[:-1]) if kind == "extra_forbidden" else details["msg"]
+            faults.append(Fault((*place, *loc), kind, details["input"], context))
+        return None
+
+
+def refuse(faults: list[Fault]) -> NoReturn:
+    """Refuse the document for its faults, of which there is one at least.
+
+    Raises:
+        InvalidBlueprint: with the first hundred of them.
+    """
+    raise InvalidBlueprint([(_format_place(fault.place), fault.message) for fault in faults[:MOST_FAULTS]])
+
+
+def must_be(expected: str, given: JsonValue) -> str:
+    """Say what should stand in a place, and what does."""
+    kind = kind_of(given)
+    actual = {"object": "an object", "array": "an array", "null": "null"}.get(kind, f"a {kind}")
+    return f"must be {expected}, not {actual}"
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Find the known name that is most like this one."""
+    return difflib.get_close_matches(name[:_LONGEST_KEY], list(known), n=1, cutoff=0.0)[0]
+
+
+_SENTENCES = {
+    "missing": "is missing",
+    "string_too_short": "must be a non-empty string",
+    "string_unicode": "must be valid Unicode, without lone surrogates",
+}
+_EXPECTED = {
+    "string_type": "a string",
+    "int_type": "an integer",
+    "tuple_type": "an array",
+    "dict_type": "an object",
+    "model_type": "an object",
+}
+_LONGEST_KEY = 80
+
+
+def _known_fields(model: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:
+    """List the fields of the model that stands at this place inside another."""
+    for key in loc:
+        if isinstance(key, str):
+            model = _model_in(_aliased(model)[key].annotation) or model
+    return list(_aliased(model))
+
+
+def _aliased(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    return {field.alias or name: field for name, field in model.model_fields.items()}
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    """Find the model in an annotation such as ``tuple[Model, ...]`` or ``Model | None``."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next(filter(None, map(_model_in, get_args(annotation))), None)
+
+
+def _format_place(place: Place) -> str:
+    return format_path(key if isinstance(key, int) else _shortened(key) for key in place)
+
+
+def _shortened(key: str) -> str:
+    return key if len(key) <= _LONGEST_KEY else key[:_LONGEST_KEY] + "…"

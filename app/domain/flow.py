@@ -1,0 +1,317 @@
+"""Flows: the tree of nodes that says which steps a pipeline has.
+
+The invariant: a flow may nest as deep as JSON may, so it is read and walked a node at a time, never
+by recursion.
+
+Source: contract §3, "Blueprint".
+"""
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictInt, StringConstraints
+from pydantic_core import PydanticCustomError
+
+from app.domain.faults import MOST_FAULTS, TOLD, Fault, Place, must_be, nearest, read, refuse, told
+from app.domain.ids import MAX_NAME_BYTES
+from app.domain.paths import parse_flow_path, quoted
+from app.domain.values import MAX_DEPTH, JsonValue
+
+WHOLE_RESULT = "_ctx"
+"""The name under which a run's whole ``result_ref`` is read, and the stem of a view's file: no step may bear it."""
+
+Text = Annotated[str, StringConstraints(min_length=1)]
+"""Not empty, and valid Unicode."""
+
+
+def _check_length(name: str) -> str:
+    if len(name.encode()) > MAX_NAME_BYTES:
+        raise PydanticCustomError(TOLD, f"must have at most {MAX_NAME_BYTES} bytes of UTF-8")
+    return name
+
+
+def _check_unreserved(name: str) -> str:
+    if name == WHOLE_RESULT:
+        raise PydanticCustomError(TOLD, f"must be another name: {WHOLE_RESULT} stands for the whole result of a run")
+    return name
+
+
+Name = Annotated[Text, AfterValidator(_check_length)]
+"""What :func:`app.domain.ids.check_name` takes."""
+
+StepName = Annotated[Name, AfterValidator(_check_unreserved)]
+"""A name that a step may bear."""
+
+
+class Part(BaseModel):
+    """A part of a document: frozen, and it has the fields that it has."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class PathExpression(Part):
+    """``path``: the value at a place of the flow's context, or that place."""
+
+    op: Literal["path"]
+    at: Text
+
+
+class LiteralExpression(Part):
+    """``lit``: a value as it stands."""
+
+    op: Literal["lit"]
+    value: JsonValue
+
+
+class OtherExpression(BaseModel):
+    """Any other ``op``, kept as it is: who runs the flow knows what it means."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    op: Text
+
+
+Expression: TypeAlias = PathExpression | LiteralExpression | OtherExpression
+
+
+class StepNode(Part):
+    """Dispatch the agent ``ref``."""
+
+    kind: Literal["step"]
+    ref: StepName
+    in_: Expression = Field(alias="in")
+    out: Expression
+
+
+class SeqNode(Part):
+    """One node after the other."""
+
+    kind: Literal["seq"]
+    children: tuple["FlowNode", ...] = Field(repr=False)
+
+
+class BranchNode(Part):
+    """One node or the other."""
+
+    kind: Literal["branch"]
+    cond: Expression
+    then: "FlowNode" = Field(repr=False)
+    else_: "FlowNode" = Field(alias="else", repr=False)
+
+
+class FanoutNode(Part):
+    """The body once for each item, side by side."""
+
+    kind: Literal["fanout"]
+    items: Expression
+    bind: Expression
+    body: "FlowNode" = Field(repr=False)
+    join: JsonValue
+    out: Expression
+
+
+class LoopNode(Part):
+    """The body again and again, ``max`` times at most."""
+
+    kind: Literal["loop"]
+    counter: Expression
+    cond: Expression
+    body: "FlowNode" = Field(repr=False)
+    max: StrictInt
+
+
+class TryNode(Part):
+    """The body, and the other node where it fails."""
+
+    kind: Literal["try"]
+    body: "FlowNode" = Field(repr=False)
+    catch: "FlowNode" = Field(repr=False)
+    err_at: Expression | None = None
+
+
+class AssignNode(Part):
+    """Set a place of the flow's context."""
+
+    kind: Literal["assign"]
+    at: Expression
+    value: Expression
+
+
+FlowNode: TypeAlias = Annotated[
+    StepNode | SeqNode | BranchNode | FanoutNode | LoopNode | TryNode | AssignNode, Field(discriminator="kind")
+]
+
+
+def iter_steps(flow: FlowNode) -> Iterator[StepNode]:
+    """Walk the steps of a flow, in flow order: ``then`` before ``else``, ``body`` before ``catch``."""
+    waiting: list[FlowNode] = [flow]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, StepNode):
+            yield node
+        waiting.extend(reversed(_children_of(node)))
+
+
+def _children_of(node: FlowNode) -> tuple[FlowNode, ...]:
+    match node:
+        case SeqNode():
+            return node.children
+        case BranchNode():
+            return (node.then, node.else_)
+        case TryNode():
+            return (node.body, node.catch)
+        case FanoutNode() | LoopNode():
+            return (node.body,)
+        case _:
+            return ()
+
+
+# --- reading -------------------------------------------------------------------------------------
+
+
+def parse_flow(document: JsonValue) -> FlowNode:
+    """Read a flow alone.
+
+    Raises:
+        InvalidBlueprint: with each fault that was found; paths begin at the flow.
+    """
+    flow, faults = read_flow(document)
+    if faults:
+        refuse(faults)
+    return flow
+
+
+def read_flow(document: JsonValue, place: Place = ()) -> tuple[FlowNode, list[Fault]]:
+    """Read a flow that stands at a place of a document, and find its first hundred faults, in the document's order.
+
+    Where there is a fault, the flow that comes with it is none to use.
+    """
+    root = _Visit(document)
+    waiting, visits = [root], list[_Visit]()
+    while waiting:
+        visit = waiting.pop()
+        visits.append(visit)
+        waiting.extend(reversed(visit.open()))
+    for visit in reversed(visits):  # a node's children before the node
+        visit.close()
+    return root.node, list(islice(_faults_of(visits, place), MOST_FAULTS))
+
+
+_NODES: dict[str, type[BaseModel]] = {
+    "step": StepNode,
+    "seq": SeqNode,
+    "branch": BranchNode,
+    "fanout": FanoutNode,
+    "loop": LoopNode,
+    "try": TryNode,
+    "assign": AssignNode,
+}
+_CHILD_FIELDS = {
+    "step": (),
+    "seq": (),  # its children stand in a list
+    "branch": ("then", "else"),
+    "fanout": ("body",),
+    "loop": ("body",),
+    "try": ("body", "catch"),
+    "assign": (),
+}
+_EXPRESSION_FIELDS = {
+    "step": ("in", "out"),
+    "seq": (),
+    "branch": ("cond",),
+    "fanout": ("items", "bind", "out"),
+    "loop": ("counter", "cond"),
+    "try": ("err_at",),
+    "assign": ("at", "value"),
+}
+_EXPRESSIONS: dict[str, type[BaseModel]] = {"path": PathExpression, "lit": LiteralExpression}
+_NO_NODE = SeqNode(kind="seq", children=())
+_NO_EXPRESSION = OtherExpression(op="none")
+"""These stand in for what is at fault, so that what it stands in is judged for itself alone."""
+
+
+class _Visit:
+    """A node of the document on its way to become a :data:`FlowNode`."""
+
+    def __init__(self, raw: JsonValue, parent: "_Visit | None" = None, *slot: Any) -> None:
+        self.raw = raw
+        self.parent = parent
+        self.slot = slot
+        self.depth: int = parent.depth + len(slot) if parent is not None else 1
+        self.node: Any = _NO_NODE
+        self.faults: list[Fault] = []
+        self.model: type[BaseModel] | None = None
+        self.fields: dict[str, Any] = {}
+
+    def open(self) -> list["_Visit"]:
+        """Read the node's own expressions and name its children."""
+        self.model = self._find_model()
+        if self.model is None:
+            return []
+        kind = self.raw["kind"]
+        self.fields = dict(self.raw)
+        for name in _EXPRESSION_FIELDS[kind]:
+            if name in self.raw and not (name == "err_at" and self.raw[name] is None):
+                self.fields[name] = _read_expression(self.raw[name], (name,), self.faults)
+        if kind == "seq" and isinstance(self.raw.get("children"), list):
+            self.fields["children"] = [_NO_NODE] * len(self.raw["children"])
+            return [_Visit(child, self, "children", index) for index, child in enumerate(self.raw["children"])]
+        return [_Visit(self.raw[name], self, name) for name in _CHILD_FIELDS[kind] if name in self.raw]
+
+    def close(self) -> None:
+        """Become a node, and take the place in the parent."""
+        if self.model is not None:
+            self.node = read(self.model, self.fields, (), self.faults) or _NO_NODE
+        if self.parent is not None:
+            within: Any = self.parent.fields
+            for key in self.slot[:-1]:
+                within = within[key]
+            within[self.slot[-1]] = self.node
+
+    def place(self) -> Place:
+        """Tell where the node stands, from the root of the flow."""
+        slots: list[Place] = []
+        visit: _Visit | None = self
+        while visit is not None:
+            slots.append(visit.slot)
+            visit = visit.parent
+        return tuple(key for slot in reversed(slots) for key in slot)
+
+    def _find_model(self) -> type[BaseModel] | None:
+        if not isinstance(self.raw, dict):
+            self.faults.append(told((), must_be("an object", self.raw)))
+            return None
+        if self.depth > MAX_DEPTH:
+            self.faults.append(told((), f"nests deeper than {MAX_DEPTH} levels"))
+            return None
+        kind = self.raw.get("kind")
+        if isinstance(kind, str) and kind in _NODES:
+            return _NODES[kind]
+        kinds = ", ".join(_NODES)
+        if not isinstance(kind, str):
+            message = f"must be one of {kinds}" if "kind" in self.raw else f"is missing: it must be one of {kinds}"
+        else:
+            message = f"must be one of {kinds}; the nearest to {quoted(kind)} is {nearest(kind, _NODES)}"
+        self.faults.append(told(("kind",), message))
+        return None
+
+
+def _faults_of(visits: Iterable[_Visit], place: Place) -> Iterator[Fault]:
+    for visit in visits:
+        if visit.faults:
+            start = (*place, *visit.place())
+            yield from (fault._replace(place=(*start, *fault.place)) for fault in visit.faults)
+
+
+def _read_expression(raw: JsonValue, place: Place, faults: list[Fault]) -> Any:
+    if not isinstance(raw, dict):
+        faults.append(told(place, must_be("an expression, an object with an op", raw)))
+        return _NO_EXPRESSION
+    op = raw.get("op")
+    model = _EXPRESSIONS.get(op, OtherExpression) if isinstance(op, str) else OtherExpression
+    expression = read(model, raw, place, faults)
+    if isinstance(expression, PathExpression) and parse_flow_path(expression.at) is None:
+        example = 'a path such as $, $.plan or $["a b"].c'
+        faults.append(told((*place, "at"), f"must be {example}, not {quoted(expression.at)}"))
+    return expression or _NO_EXPRESSION

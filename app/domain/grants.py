@@ -1,0 +1,30 @@
+"""Grants: what a worker handle stands for.
+
+The invariant: a grant is exactly one attempt of one step; everything that a worker may do follows from it.
+"""
+
+from typing import NamedTuple
+
+from app.domain.records import RunStatus
+
+
+class Grant(NamedTuple):
+    """What a worker handle stands for.
+
+    ``view`` and ``policy`` are the JSON that was snapshotted; ``projection_root`` and ``dir_template`` are where
+    the step's files go, None where no root resolved.
+    """
+
+    task_id: str
+    run_id: str
+    run_status: RunStatus
+    step_id: str
+    attempt: int
+    step_ref: str
+    name: str
+    occurrence: int
+    expires_at: str
+    projection_root: str | None
+    dir_template: str | None
+    policy: str
+    view: str

@@ -1,0 +1,131 @@
+"""What an orchestrator and a worker ask for: the bodies of the API's writes.
+
+The invariant: an unknown field is refused, so that a typing error is told and never silently ignored.
+"""
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from app.domain.records import MAX_COUNT, OutputEvent, StepEntry, Usage
+from app.domain.values import JsonValue
+
+MAX_TTL_SECONDS = 365 * 86_400
+
+
+class _Request(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class NewTask(_Request):
+    """A piece of work to create."""
+
+    goal: str | None = Field(default=None, description="What it is for, in a sentence.")
+    blueprint: JsonValue = Field(
+        default=None,
+        description='A Blueprint, or `{"kind": "inline", "value": <Blueprint>}`. Absent: a ref is a name.',
+    )
+    init_ctx: JsonValue = Field(
+        default=None, description="The flow's initial ctx, any JSON value; kept, not interpreted."
+    )
+    project_root: str | None = Field(default=None, description="Absolute path of the project that the task works on.")
+    work_dir: str | None = Field(default=None, description="Absolute path of the directory that its workers work in.")
+    task_metadata: JsonValue = Field(default=None, description="Anything to attach; shown to workers.")
+    start: bool = Field(default=True, description="Kick the first run at once.")
+
+
+class StepNames(_Request):
+    """The names of one step of a Blueprint."""
+
+    step_ref: str = Field(description="How the flow refers to the step.")
+    name: str = Field(description="Its canonical name.")
+    aliases: list[str] = Field(description="The other names that it can be reached by, sorted.")
+
+
+class CreatedTask(_Request):
+    """A task that was created."""
+
+    task_id: str = Field(description="Its id.")
+    run_id: str | None = Field(description="The run that was kicked; null with `start: false`.")
+    status: str = Field(description="Where that run stands; `pending` with `start: false`.")
+    steps: list[StepNames] = Field(description="The steps of its Blueprint, in flow order.")
+    warnings: list[str] = Field(description="What is odd about the Blueprint, a sentence each.")
+
+
+class DispatchRequest(_Request):
+    """A step to dispatch."""
+
+    ref: str = Field(description="The step's ref: one of the Blueprint's, or any other, which then is its name.")
+    directive: Any = Field(description="What the worker is to do: any JSON value; a string is the prompt as it is.")
+    system: str | None = Field(default=None, description="The system prompt.")
+    ctx: dict[str, Any] | None = Field(default=None, description="Context for this dispatch alone.")
+    retry_of: str | None = Field(default=None, description="A step id of this run: the same step, next attempt.")
+    ttl_seconds: int | None = Field(
+        default=None, ge=1, le=MAX_TTL_SECONDS, description="How long the worker handle is good for."
+    )
+
+
+class Dispatched(_Request):
+    """A step that was dispatched. The handle is told this once and never again."""
+
+    step_id: str = Field(description="Its id.")
+    attempt: int = Field(description="Which attempt this is, from 1.")
+    step_ref: str = Field(description="Its ref.")
+    name: str = Field(description="Its canonical name.")
+    worker_handle: str = Field(description="The worker's bearer: a secret, bound to this step and attempt.")
+    expires_at: str = Field(description="When the handle ends.")
+    prompt_url: str = Field(description="Where the worker fetches its prompt.")
+    submit_url: str = Field(description="Where the worker submits its OUTPUT.")
+    ctx_projection: str | None = Field(
+        default=None,
+        exclude_if=lambda path: path is None,
+        description="The file that the worker's view was written to.",
+    )
+
+
+class DispatchList(_Request):
+    """Every dispatch of a run, in order."""
+
+    run_id: str = Field(description="The run.")
+    steps: list[StepEntry] = Field(description="One entry an attempt, in the order of dispatch.")
+
+
+class ResultRequest(_Request):
+    """A worker's OUTPUT as JSON."""
+
+    task_id: str = Field(description="The step (a step id) that the handle is bound to.")
+    value: Any = Field(description="The OUTPUT, any JSON value, kept as it is sent.")
+    ok: bool = Field(default=True, description="Whether the step succeeded.")
+    attempt: int | None = Field(
+        default=None, ge=1, le=MAX_COUNT, description="The attempt that the handle is bound to."
+    )
+
+
+class DegradationRequest(_Request):
+    """Something a worker did in a lesser way than it should have."""
+
+    tool: str = Field(description="What did not work.")
+    error: str = Field(description="How it failed.")
+    fallback: str = Field(description="What was done instead.")
+    note: str | None = Field(default=None, description="More about it.")
+
+
+class StatsRequest(_Request):
+    """What a worker says of itself."""
+
+    worker_kind: str | None = Field(default=None, description="What kind of worker ran the step.")
+    model: str | None = Field(default=None, description="Which model it used.")
+    usage: Usage | None = Field(default=None, description="What it used.")
+    num_turns: int | None = Field(default=None, ge=0, le=MAX_COUNT, description="How many turns it took.")
+
+
+class EmitRequest(_Request):
+    """An event to append to the store."""
+
+    task_id: str = Field(description="The step (a step id) that the handle is bound to.")
+    attempt: int = Field(ge=1, le=MAX_COUNT, description="The attempt that the handle is bound to.")
+    producer_agent: str = Field(description="The producer name to emit under.")
+    event: OutputEvent = Field(description="The event.")
+    parent_refs: list[str] = Field(
+        default_factory=list, max_length=1000, description="Ids of the outputs it was made from."
+    )
