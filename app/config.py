@@ -1,0 +1,93 @@
+"""Settings: what can be configured, with its defaults and its bounds.
+
+Built by ``create_app``'s default and by the command line alone; nothing reads the environment on import.
+"""
+
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from platformdirs import user_data_path
+from pydantic import AnyHttpUrl, Field, SecretStr, TypeAdapter, field_validator, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+LOOPBACK_HOSTS = frozenset({"127.0.0.1", "localhost", "::1"})
+
+
+def default_database_url() -> str:
+    """Name the SQLite file in the user's data directory."""
+    return f"sqlite:///{user_data_path('stepplane', appauthor=False) / 'stepplane.db'}"
+
+
+class Settings(BaseSettings):
+    """Each field is also the environment variable ``STEPPLANE_<FIELD>``; the command line wins over it."""
+
+    model_config = SettingsConfigDict(env_prefix="STEPPLANE_", frozen=True, env_ignore_empty=True)
+
+    database_url: str = Field(
+        default_factory=default_database_url,
+        description="SQLite file (`sqlite:///path`) or PostgreSQL (`postgresql://user:password@host/name`).",
+    )
+    host: str = Field(default="127.0.0.1", min_length=1, description="Address to listen on.")
+    port: int = Field(default=7777, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
+    base_url: str | None = Field(
+        default=None, description="Public URL of the server, for absolute `content_url`s; unset: they start at `/`."
+    )
+    operator_token: SecretStr | None = Field(
+        default=None, description="Bearer that every route but health and the workers' needs; unset: loopback only."
+    )
+    insecure: bool = Field(default=False, description="Listen beyond loopback without an operator token.")
+    worker_token_ttl_seconds: int = Field(
+        default=1800,
+        ge=1,
+        le=365 * 86_400,
+        description="How long a worker handle is good for, unless its dispatch says.",
+    )
+    max_output_bytes: int = Field(
+        default=2 * 1024 * 1024, ge=1024, le=1024**3, description="Largest body that a worker may submit, in bytes."
+    )
+    projection_roots: list[Path] | None = Field(
+        default=None,
+        description="JSON list of directories under which files may be written or read; "
+        "unset: any while listening on loopback, none otherwise.",
+    )
+    log_format: Literal["console", "json"] = Field(
+        default="console", description="`console` for people, `json` for machines."
+    )
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"], Field(description="Least level that is logged.")
+    ] = "info"
+
+    @field_validator("base_url")
+    @classmethod
+    def _base_url_is_http(cls, given: str | None) -> str | None:
+        if given is not None:
+            return str(TypeAdapter(AnyHttpUrl).validate_python(given))  # encoded: it is written into JSON and headers
+        return given
+
+    @field_validator("operator_token")
+    @classmethod
+    def _token_is_a_bearer(cls, given: SecretStr | None) -> SecretStr | None:
+        if given is not None and not all("!" <= char <= "~" for char in given.get_secret_value()):
+            message = "must be printable ASCII without spaces, since it travels in a header"
+            raise ValueError(message)
+        return given
+
+    @model_validator(mode="after")
+    def _roots_are_absolute(self) -> Self:
+        for root in self.projection_roots or ():
+            if not root.is_absolute():
+                message = f"projection_roots: {str(root)!r} is not an absolute path"
+                raise ValueError(message)
+        return self
+
+    @property
+    def listens_on_loopback(self) -> bool:
+        """Tell whether only this machine can reach the server."""
+        return self.host in LOOPBACK_HOSTS
+
+    @property
+    def allowed_roots(self) -> tuple[Path, ...] | None:
+        """The directories under which files may be written or read; None allows any."""
+        if self.projection_roots is not None:
+            return tuple(self.projection_roots)
+        return None if self.listens_on_loopback else ()

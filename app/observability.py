@@ -1,0 +1,59 @@
+"""Logs and metrics: how both are set up, and the metric objects.
+
+The invariant: no token, handle or settings object is ever logged, and no raw path becomes a label.
+"""
+
+import logging
+import sys
+
+import structlog
+from prometheus_client import CollectorRegistry, Counter
+
+REGISTRY = CollectorRegistry()
+
+MATERIALIZE_FAILURES = Counter(
+    "stepplane_materialize_failures_total",
+    "Files that could not be written; their submits were kept all the same.",
+    ("what",),
+    registry=REGISTRY,
+)
+
+
+def set_up_logs(log_format: str, log_level: str) -> None:
+    """Send our log lines, and those of the libraries, to standard error in one format.
+
+    Args:
+        log_format: ``console`` for people, ``json`` for machines.
+        log_level: the least level that is shown.
+    """
+    shared: list[structlog.typing.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.StackInfoRenderer(),
+    ]
+    if log_format == "json":
+        shared.append(structlog.processors.format_exc_info)
+    renderer: structlog.typing.Processor = (
+        structlog.processors.JSONRenderer()
+        if log_format == "json"
+        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), pad_event_to=0)
+    )
+    structlog.configure(
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[log_level.upper()]),
+        cache_logger_on_first_use=True,
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(log_level.upper())
+    for chatty in ("uvicorn.access", "httpx", "httpcore", "alembic"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)

@@ -1,0 +1,185 @@
+"""Dispatches: attempts of steps, with all that was snapshotted for each.
+
+The invariant: what a worker may see and do is decided at its dispatch and read from here ever after; of its handle
+only the digest is kept.
+"""
+
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, bindparam, func, insert, select, update
+
+from app.domain.grants import Grant
+from app.domain.records import RunStatus, StepEntry, StepStatus, Usage, elapsed_ms
+from app.storage.reader import Reader, Row
+from app.storage.tables import dispatches, runs, shown, stored
+
+
+class NewDispatch(NamedTuple):
+    """An attempt of a step about to be dispatched."""
+
+    run_id: str
+    step_id: str
+    attempt: int
+    step_ref: str
+    name: str
+    occurrence: int
+    handle_sha256: str
+    expires_at: str
+    started_at: str
+    projection_root: str | None
+    dir_template: str | None
+    policy: str
+    view: str
+    directive: str
+    system: str | None
+
+
+class Counts(NamedTuple):
+    """How often a name was dispatched in a run, and how many attempts one of those has."""
+
+    attempts: int
+    occurrences: int
+
+
+class DispatchWrites:
+    """Writes dispatches inside one transaction."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def add(self, dispatch: NewDispatch) -> None:
+        """Append an attempt."""
+        row = dispatch._asdict() | {
+            "step_ref": stored(dispatch.step_ref),
+            "name": stored(dispatch.name),
+            "status": StepStatus.DISPATCHED,
+        }
+        self._connection.execute(insert(dispatches).values(row))
+
+    def find_newest_attempt(self, run_id: str, step_id: str) -> Row | None:
+        """Return attempt, step_ref, name and occurrence of the newest attempt of a step of this run."""
+        row = self._connection.execute(_NEWEST_ATTEMPT, {"run_id": run_id, "step_id": step_id}).first()
+        return None if row is None else (row[0], shown(row[1]), shown(row[2]), row[3])
+
+    def count(self, run_id: str, name: str, occurrence: int) -> Counts:
+        """Count the occurrences of a name, and the attempts of one of them."""
+        given = {"run_id": run_id, "name": stored(name), "occurrence": occurrence}
+        attempts, occurrences = self._connection.execute(_COUNTS, given).one()
+        return Counts(attempts or 0, occurrences or 0)
+
+    def list_names(self, run_id: str) -> list[str]:
+        """List the names that were dispatched in a run, in the order of their first dispatch."""
+        return [shown(row[0]) for row in self._connection.execute(_NAMES, {"run_id": run_id})]
+
+    def complete(self, step_id: str, attempt: int, status: StepStatus, at: str) -> None:
+        """Note what the newest Final of an attempt said."""
+        self._connection.execute(_COMPLETE, {"of_step": step_id, "of_attempt": attempt, "said": status, "at": at})
+
+    def add_stats(self, step_id: str, attempt: int, stats: dict[str, str]) -> None:
+        """Keep what a worker says of itself."""
+        at = (dispatches.c.step_id == step_id, dispatches.c.attempt == attempt)
+        self._connection.execute(update(dispatches).where(*at).values(stats))
+
+
+class DispatchReads:
+    """Reads dispatches."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+
+    async def list_in_order(self, run_id: str) -> list[StepEntry]:
+        """List every attempt of a run, in the order of dispatch."""
+        return [_entry(row) for row in await self._reader.all(_ENTRIES, run_id=run_id)]
+
+    async def find_grant(self, handle_sha256: str) -> Grant | None:
+        """Return what a handle stands for, by the digest of the handle."""
+        row = await self._reader.first(_GRANT, handle=handle_sha256)
+        if row is None:
+            return None
+        grant = Grant(*row)
+        return grant._replace(
+            run_status=RunStatus(grant.run_status), step_ref=shown(grant.step_ref), name=shown(grant.name)
+        )
+
+    async def find_prompt(self, step_id: str, attempt: int) -> tuple[str, str | None] | None:
+        """Return the directive (JSON) and the system prompt (JSON or None) of an attempt."""
+        row = await self._reader.first(_PROMPT, step_id=step_id, attempt=attempt)
+        return None if row is None else (row[0], row[1])
+
+
+_d = dispatches.c
+_of_name = (_d.run_id == bindparam("run_id"), _d.name == bindparam("name"))
+_NEWEST_ATTEMPT = (
+    select(_d.attempt, _d.step_ref, _d.name, _d.occurrence)
+    .where(_d.run_id == bindparam("run_id"), _d.step_id == bindparam("step_id"))
+    .order_by(_d.attempt.desc())
+    .limit(1)
+)
+_COUNTS = select(
+    select(func.max(_d.attempt)).where(*_of_name, _d.occurrence == bindparam("occurrence")).scalar_subquery(),
+    select(func.max(_d.occurrence)).where(*_of_name).scalar_subquery(),
+)
+_NAMES = select(_d.name).where(_d.run_id == bindparam("run_id")).group_by(_d.name).order_by(func.min(_d.seq))
+_COMPLETE = (
+    update(dispatches)
+    .where(_d.step_id == bindparam("of_step"), _d.attempt == bindparam("of_attempt"))
+    .values(status=bindparam("said"), completed_at=bindparam("at"))
+)
+_ENTRIES = (
+    select(
+        _d.step_id,
+        _d.step_ref,
+        _d.name,
+        _d.status,
+        _d.attempt,
+        _d.occurrence,
+        _d.started_at,
+        _d.completed_at,
+        _d.worker_kind,
+        _d.model,
+        _d.usage,
+    )
+    .where(_d.run_id == bindparam("run_id"))
+    .order_by(_d.seq)
+)
+_GRANT = (
+    select(
+        runs.c.task_id,
+        _d.run_id,
+        runs.c.status,
+        _d.step_id,
+        _d.attempt,
+        _d.step_ref,
+        _d.name,
+        _d.occurrence,
+        _d.expires_at,
+        _d.projection_root,
+        _d.dir_template,
+        _d.policy,
+        _d.view,
+    )
+    .select_from(dispatches.join(runs, runs.c.id == _d.run_id))
+    .where(_d.handle_sha256 == bindparam("handle"))
+)
+_PROMPT = select(_d.directive, _d.system).where(_d.step_id == bindparam("step_id"), _d.attempt == bindparam("attempt"))
+
+
+def _entry(row: Row) -> StepEntry:
+    step_id, step_ref, name, status, attempt, occurrence, started_at, completed_at, worker_kind, model, usage = row
+    extra: dict[str, Any] = {
+        "worker_kind": None if worker_kind is None else shown(worker_kind),
+        "model": None if model is None else shown(model),
+        "usage": None if usage is None else Usage.model_validate_json(usage),
+    }
+    return StepEntry.model_construct(
+        step_id=step_id,
+        step_ref=shown(step_ref),
+        name=shown(name),
+        status=StepStatus(status),
+        attempt=attempt,
+        occurrence=occurrence,
+        started_at=started_at,
+        completed_at=completed_at,
+        duration_ms=None if completed_at is None else elapsed_ms(started_at, completed_at),
+        **extra,
+    )

@@ -1,0 +1,161 @@
+"""Files: outputs and views as files that the next step can read, and what is known of them.
+
+The invariant: nothing is read or written outside the directory that a placement names, whatever the name and
+whatever links stand in the way; a reader of a final name sees one whole content or the other.
+"""
+
+import asyncio
+import contextlib
+import os
+import secrets
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from app.domain.errors import InvalidKey, ProjectionIo, ProjectionNotFound, ProjectionSerialize
+from app.domain.placement import ProjectionPlacement, check_file_name
+from app.domain.projection import ProjectionKey, ProjectionRef
+from app.domain.rendering import read_submission, render_json, render_submission, text_bytes
+from app.domain.values import JsonValue, parse_json
+
+CTX_STEM = "_ctx"
+_CHUNK_BYTES = 256 * 1024
+_RACY_NS = 2_000_000_000
+_REMEMBERED = 50_000
+
+
+class FileProjectionAdapter:
+    """Writes the outputs of one root to files, and reads them back.
+
+    Args:
+        root: the directory that the placement's template is relative to.
+        placement: where below it the files of a step go.
+        allowed_roots: the directories under which files may be touched; None allows any.
+    """
+
+    name: Literal["file"] = "file"
+
+    def __init__(
+        self, root: str | Path, placement: ProjectionPlacement, allowed_roots: Sequence[Path] | None = None
+    ) -> None:
+        self._root = Path(root)
+        self._placement = placement
+        self._allowed_roots = allowed_roots
+
+    async def project(self, key: ProjectionKey, ctx: JsonValue) -> ProjectionRef:
+        """Write the slice of a ctx that the key addresses to its file; see :class:`ProjectionAdapter`."""
+        value = key.require(ctx)
+        front = {"task_id": key.task_id} | ({"step": key.step} if key.step is not None else {})
+        return await self._write(key.task_id, _file_name(key), render_submission(front, value))
+
+    async def fetch(self, key: ProjectionKey) -> JsonValue:
+        """Read a materialized value back, and narrow it along the key's path; see :class:`ProjectionAdapter`."""
+        path = self._target(key.task_id, _file_name(key))
+        try:
+            body = await asyncio.to_thread(_read_file, path)
+        except FileNotFoundError as error:
+            raise ProjectionNotFound(f"no file is materialized at {path}") from error
+        except OSError as error:
+            raise ProjectionIo(f"{path} cannot be read: {error.strerror}") from error
+        try:
+            value = parse_json(read_submission(body))
+        except ValueError as error:
+            raise ProjectionSerialize(f"{path} does not hold rendered JSON") from error
+        return ProjectionKey(task_id=key.task_id, path=key.path).require(value)
+
+    def pointer_line(self, ref: ProjectionRef) -> str:
+        """Say where the file is."""
+        if ref.File is None:
+            raise InvalidKey("a file projection points at a file")
+        return f"projection(file): {ref.File.path}"
+
+    async def materialize_submission(
+        self, key: ProjectionKey, value: JsonValue, attempt: int, *, ok: bool
+    ) -> ProjectionRef:
+        """Write a Final to ``<dir>/<canonical>.md``.
+
+        Raises:
+            InvalidKey: the task id or the step's name cannot be a file name, or the name is taken by the view.
+            ProjectionIo: the disk refused.
+            ProjectionSerialize: the value is no JSON value.
+        """
+        if key.step is None or key.step == CTX_STEM:
+            raise InvalidKey(f"a submission needs a step's name other than {CTX_STEM!r}")
+        front = {"task_id": key.task_id, "step": key.step, "attempt": attempt, "ok": ok}
+        return await self._write(key.task_id, _file_name(key), render_submission(front, value))
+
+    async def materialize_part(
+        self, task_id: str, name: str, value: JsonValue, *, canonical: str | None = None
+    ) -> ProjectionRef:
+        """Write a part to ``<dir>/<name>``: a string as its bytes, any other value as rendered JSON.
+
+        Raises:
+            InvalidKey: the name cannot be a file name, or is the one of the step's own file or of the view.
+            ProjectionIo: the disk refused.
+        """
+        if name in {f"{CTX_STEM}.md", f"{canonical}.md"}:
+            raise InvalidKey(f"a part may not be called {name!r}: that file is the step's own")
+        return await self._write(task_id, name, text_bytes(value) if isinstance(value, str) else render_json(value))
+
+    def _target(self, task_id: str, file_name: str) -> Path:
+        check_file_name(file_name)
+        directory = Path(self._placement.target_dir(str(self._root), check_file_name(task_id)))
+        _check_allowed(self._root, self._allowed_roots)
+        return directory / file_name
+
+    async def _write(self, task_id: str, file_name: str, body: bytes) -> ProjectionRef:
+        target = self._target(task_id, file_name)
+        try:
+            path = await asyncio.to_thread(
+                _replace_file, self._root, self._placement.relative_dir(task_id), target.name, body
+            )
+        except OSError as error:
+            raise ProjectionIo(f"{target} cannot be written: {error.strerror or error}") from error
+        return ProjectionRef.to_file(path)
+
+
+def _file_name(key: ProjectionKey) -> str:
+    return f"{CTX_STEM if key.step is None else key.step}.md"
+
+
+def _check_allowed(root: Path, allowed_roots: Sequence[Path] | None) -> None:
+    if allowed_roots is None:
+        return
+    real = Path(os.path.realpath(root))
+    if not any(real.is_relative_to(os.path.realpath(allowed)) for allowed in allowed_roots):
+        raise InvalidKey(f"{root} lies under none of the projection_roots")
+
+
+def _replace_file(root: Path, components: Sequence[str], file_name: str, body: bytes) -> str:
+    """Write a file below a root by an atomic replace, and return its real path.
+
+    Every directory below the root is opened relative to the one above and never through a link, so a link that
+    stands there, or is put there meanwhile, is refused by the kernel.
+    """
+    with contextlib.ExitStack() as stack:
+        directory = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+        stack.callback(os.close, directory)
+        for component in components:
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(component, dir_fd=directory)
+            directory = os.open(component, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=directory)
+            stack.callback(os.close, directory)
+        temporary = f".{secrets.token_hex(8)}.tmp"
+        try:
+            handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666, dir_fd=directory)
+            with os.fdopen(handle, "wb") as file:
+                file.write(body)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, file_name, src_dir_fd=directory, dst_dir_fd=directory)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary, dir_fd=directory)
+            raise
+    return "/".join([os.path.realpath(root).rstrip("/"), *components, file_name])
+
+
+def _read_file(path: Path) -> bytes:
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    with os.fdopen(handle, "rb") as file:
+        return file.read()

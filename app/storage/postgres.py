@@ -1,0 +1,92 @@
+"""PostgreSQL over asyncpg: a transaction a write, a snapshot or a single statement a read.
+
+The invariant: a connection that broke becomes :class:`Unavailable`, and the next request gets a new one.
+"""
+
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from sqlalchemy import Select
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
+
+from app.domain.errors import Unavailable
+from app.storage.reader import Row
+from app.storage.stores import ReadStores, WriteStores
+from app.storage.urls import DatabaseUrl
+
+T = TypeVar("T")
+
+_POOL_SIZE = 16
+_POOL_TIMEOUT_SECONDS = 10
+
+
+class PostgresDatabase:
+    """A PostgreSQL database; see :class:`app.storage.database.Database`."""
+
+    kind = "postgresql"
+
+    def __init__(self, url: DatabaseUrl) -> None:
+        self._engine = create_async_engine(
+            url.async_url, pool_size=_POOL_SIZE, max_overflow=0, pool_timeout=_POOL_TIMEOUT_SECONDS
+        )
+        self._points = self._engine.execution_options(isolation_level="AUTOCOMMIT")
+        self._snapshots = self._engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+
+    @contextlib.asynccontextmanager
+    async def snapshot(self) -> AsyncIterator[ReadStores]:
+        """Open stores whose reads all see one state."""
+        with _reachable():
+            async with self._snapshots.connect() as connection:
+                yield ReadStores(_PostgresReader(connection))
+
+    @contextlib.asynccontextmanager
+    async def point(self) -> AsyncIterator[ReadStores]:
+        """Open stores each of whose reads sees the newest state."""
+        with _reachable():
+            async with self._points.connect() as connection:
+                yield ReadStores(_PostgresReader(connection))
+
+    async def write(self, work: Callable[[WriteStores], T]) -> T:
+        """Run ``work`` in a transaction of its own."""
+        with _reachable():
+            async with self._engine.begin() as connection:
+                return await connection.run_sync(lambda inner: work(WriteStores(inner)))
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self._engine.dispose()
+
+
+class _PostgresReader:
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+
+    async def all(self, statement: Select[Any], /, **parameters: Any) -> Sequence[Row]:
+        rows: Sequence[Row] = (await self._connection.execute(statement, parameters)).all()
+        return rows
+
+    async def first(self, statement: Select[Any], /, **parameters: Any) -> Row | None:
+        row: Row | None = (await self._connection.execute(statement, parameters)).first()
+        return row
+
+
+@contextlib.contextmanager
+def _reachable() -> Iterator[None]:
+    """Turn a lost or refused connection into the fact that it is."""
+    try:
+        yield
+    except DBAPIError as error:
+        if error.connection_invalidated or not _is_about_a_statement(error):
+            raise Unavailable from error
+        raise
+    except (OSError, PoolTimeout) as error:
+        raise Unavailable from error
+
+
+def _is_about_a_statement(error: DBAPIError) -> bool:
+    # SQLSTATE classes 08 (connection), 53 (resources), 57 (operator intervention) come and go; the rest is our fault.
+    state = str(getattr(error.orig, "sqlstate", None) or "")
+    return bool(state) and state[:2] not in {"08", "53", "57"}

@@ -1,0 +1,158 @@
+"""Runs: kicked, finished once, listed, deleted.
+
+The invariant: a terminal run never changes again, and the order of runs is that of their creation, never of a clock.
+"""
+
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, bindparam, delete, insert, select, update
+
+from app.domain.errors import RunNotFound
+from app.domain.records import RunStatus, RunSummary
+from app.domain.rendering import compact_json
+from app.domain.values import JsonValue, parse_json
+from app.storage.reader import Reader, Row
+from app.storage.tables import bodies, degradations, dispatches, outputs, projections, runs, shown, stored
+
+
+class RunState(NamedTuple):
+    """What a write needs to know of its run."""
+
+    id: str
+    task_id: str
+    status: RunStatus
+    outcome_sha256: str | None
+
+
+class RunWrites:
+    """Writes runs inside one transaction."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def add(self, run_id: str, task_id: str, at: str) -> None:
+        """Kick a run."""
+        self._connection.execute(
+            insert(runs).values(id=run_id, task_id=task_id, status=RunStatus.RUNNING, created_at=at, updated_at=at)
+        )
+
+    def lock(self, run_id: str) -> RunState:
+        """Return the state of a run and keep every other writer from it until the transaction ends.
+
+        Raises:
+            RunNotFound: no such run.
+        """
+        row = self._connection.execute(_LOCK, {"run_id": run_id}).first()
+        if row is None:
+            raise RunNotFound(run_id)
+        return RunState(row[0], row[1], RunStatus(row[2]), row[3])
+
+    def finish(
+        self, run: RunState, status: str, error: str | None, *, result_body_id: int | None, outcome_sha256: str, at: str
+    ) -> None:
+        """End a run, for good."""
+        self._connection.execute(
+            update(runs)
+            .where(runs.c.id == run.id)
+            .values(
+                status=status,
+                error=None if error is None else stored(error),
+                result_body_id=result_body_id,
+                outcome_sha256=outcome_sha256,
+                updated_at=at,
+            )
+        )
+
+    def touch(self, run_id: str, at: str) -> None:
+        """Note that something of the run changed."""
+        self._connection.execute(_TOUCH, {"touched": run_id, "at": at})
+
+    def add_degradation(self, run_id: str, record: JsonValue) -> None:
+        """Keep what a worker reported as done in a lesser way."""
+        self._connection.execute(insert(degradations).values(run_id=run_id, record=compact_json(record).decode()))
+
+    def delete(self, run_id: str) -> None:
+        """Remove a run and all that hangs on it; its files stay where they are."""
+        for table in (projections, outputs, bodies, dispatches, degradations):
+            self._connection.execute(delete(table).where(table.c.run_id == run_id))
+        self._connection.execute(delete(runs).where(runs.c.id == run_id))
+
+
+class RunReads:
+    """Reads runs."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+
+    async def list_newest(
+        self, limit: int, before_seq: int, task_id: str | None, status: str | None
+    ) -> list[tuple[int, RunSummary]]:
+        """List runs newest first, each with its place in that order."""
+        given: dict[str, Any] = {"before": before_seq, "most": limit}
+        statement = _NEWEST[task_id is not None, status is not None]
+        if task_id is not None:
+            given["task_id"] = task_id
+        if status is not None:
+            given["status"] = status
+        return [(row[0], _summary(row)) for row in await self._reader.all(statement, **given)]
+
+    async def find(self, run_id: str) -> tuple[RunSummary, JsonValue] | None:
+        """Return a run and its ``result_ref``."""
+        row = await self._reader.first(_ONE, run_id=run_id)
+        return None if row is None else (_summary(row), None if row[7] is None else parse_json(row[7]))
+
+    async def find_summary(self, run_id: str) -> RunSummary | None:
+        """Return a run without its result."""
+        row = await self._reader.first(_SUMMARY, run_id=run_id)
+        return None if row is None else _summary(row)
+
+    async def list_degradations(self, run_id: str) -> list[JsonValue]:
+        """List what workers reported as done in a lesser way, in the order it came."""
+        return [parse_json(row[0]) for row in await self._reader.all(_DEGRADATIONS, run_id=run_id)]
+
+
+_columns = (
+    runs.c.seq,
+    runs.c.id,
+    runs.c.task_id,
+    runs.c.status,
+    runs.c.error,
+    runs.c.created_at,
+    runs.c.updated_at,
+)
+_LOCK = (
+    select(runs.c.id, runs.c.task_id, runs.c.status, runs.c.outcome_sha256)
+    .where(runs.c.id == bindparam("run_id"))
+    .with_for_update()
+)
+_TOUCH = update(runs).where(runs.c.id == bindparam("touched")).values(updated_at=bindparam("at"))
+_SUMMARY = select(*_columns).where(runs.c.id == bindparam("run_id"))
+_ONE = (
+    select(*_columns, bodies.c.data)
+    .select_from(runs.outerjoin(bodies, bodies.c.id == runs.c.result_body_id))
+    .where(runs.c.id == bindparam("run_id"))
+)
+_DEGRADATIONS = (
+    select(degradations.c.record).where(degradations.c.run_id == bindparam("run_id")).order_by(degradations.c.seq)
+)
+_page = select(*_columns).where(runs.c.seq < bindparam("before")).order_by(runs.c.seq.desc()).limit(bindparam("most"))
+_of_task = runs.c.task_id == bindparam("task_id")
+_of_status = runs.c.status == bindparam("status")
+_NEWEST = {
+    (False, False): _page,
+    (True, False): _page.where(_of_task),
+    (False, True): _page.where(_of_status),
+    (True, True): _page.where(_of_task, _of_status),
+}
+
+
+def _summary(row: Row) -> RunSummary:
+    _, run_id, task_id, status, error, created_at, updated_at = row[:7]
+    return RunSummary.model_construct(
+        id=run_id,
+        task_id=task_id,
+        status=RunStatus(status),
+        error=None if error is None else shown(error),
+        created_at=created_at,
+        updated_at=updated_at,
+    )
