@@ -1,0 +1,4 @@
+"""HTTP in, HTTP out, and nothing else.
+
+The invariant: a route translates; it decides nothing.
+"""

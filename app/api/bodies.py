@@ -1,0 +1,135 @@
+"""Bodies: read within a limit, and parsed strictly.
+
+The invariant: a body over its limit is refused while it streams, and nothing of it is kept.
+"""
+
+import math
+import re
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import yaml
+from fastapi import Request, Response
+from fastapi.routing import APIRoute
+from starlette.datastructures import Headers
+
+from app.domain.errors import InvalidJson, TooLarge
+from app.domain.values import MAX_DEPTH, JsonValue, parse_json
+
+LIMIT_KEY = "stepplane.limit_bytes"
+"""Where the guard leaves how large this request's body may be."""
+
+_YAML_TYPES = frozenset({"application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml"})
+_MAX_YAML_NODES = 1_000_000
+
+
+async def read_body(request: Request) -> bytes:
+    """Read a body whole.
+
+    Raises:
+        TooLarge: it is over the limit; told by its declared length where there is one, else as soon as it shows.
+    """
+    limit_bytes: int = request.scope[LIMIT_KEY]
+    declared = request.headers.get("content-length", "")
+    if declared.isdigit() and int(declared) > limit_bytes:
+        raise TooLarge(limit_bytes, int(declared))
+    chunks: list[bytes] = []
+    size_bytes = 0
+    async for chunk in request.stream():
+        size_bytes += len(chunk)
+        if size_bytes > limit_bytes:
+            raise TooLarge(limit_bytes, None)
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+class BodyRoute(APIRoute):
+    """A route whose body is read within its limit, and is strict JSON, or YAML where the type says so."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Hand the framework a request that reads its body our way."""
+        handler = super().get_route_handler()
+
+        async def handle(request: Request) -> Response:
+            return await handler(_StrictRequest(request.scope, request.receive))
+
+        return handle
+
+
+class _StrictRequest(Request):
+    @property
+    def headers(self) -> Headers:
+        # To the framework every body here is JSON: a curl that names no type sends one all the same.
+        if not hasattr(self, "_headers"):
+            others = [(key, value) for key, value in self.scope["headers"] if key != b"content-type"]
+            self._headers = Headers(raw=[*others, (b"content-type", b"application/json")])
+        return self._headers
+
+    async def body(self) -> bytes:
+        if not hasattr(self, "_body"):
+            self._body = await read_body(self)
+        return self._body
+
+    async def json(self) -> JsonValue:
+        given = dict(self.scope["headers"]).get(b"content-type", b"").decode("latin-1")
+        body = await self.body()
+        return parse_yaml(body) if given.partition(";")[0].strip().lower() in _YAML_TYPES else parse_json(body)
+
+
+def parse_yaml(body: bytes) -> JsonValue:
+    """Parse YAML whose values are those of JSON: dates stay text, keys are text.
+
+    Raises:
+        InvalidJson: it is no YAML, holds something that JSON has not, or aliases blow it up.
+    """
+    try:
+        document = yaml.load(body, Loader=_JsonLoader)  # noqa: S506 - a SafeLoader with less in it
+    except yaml.YAMLError as error:
+        raise InvalidJson(f"this is not YAML: {' '.join(str(error).split())}") from error
+    except RecursionError as error:
+        raise InvalidJson(f"the YAML nests deeper than {MAX_DEPTH} levels") from error
+    _check(document)
+    return document
+
+
+class _JsonLoader(yaml.SafeLoader):
+    """YAML's core schema: ``yes`` and ``2026-01-01`` are text, as in JSON they would have to be."""
+
+
+_CORE = {"tag:yaml.org,2002:null", "tag:yaml.org,2002:int", "tag:yaml.org,2002:float", "tag:yaml.org,2002:merge"}
+_JsonLoader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag in _CORE]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_JsonLoader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"^(?:true|false)$"), list("tf"))
+
+
+def _check(document: JsonValue) -> None:
+    """Walk what an alias may have made a huge or endless tree, and stop early."""
+    level, nodes = [document], 0
+    for _ in range(MAX_DEPTH + 1):
+        children: list[JsonValue] = []
+        for node in level:
+            _check_node(node)
+            nodes += 1
+            if isinstance(node, dict):
+                children.extend(node.values())
+            elif isinstance(node, list):
+                children.extend(node)
+            if nodes + len(children) > _MAX_YAML_NODES:
+                raise InvalidJson(f"the YAML has over {_MAX_YAML_NODES} values once its aliases are followed")
+        if not children:
+            return
+        level = children
+    raise InvalidJson(f"the YAML nests deeper than {MAX_DEPTH} levels")
+
+
+def _check_node(node: JsonValue) -> None:
+    if isinstance(node, dict):
+        for key in node:
+            if not isinstance(key, str):
+                raise InvalidJson(f"the YAML has the key {key!r}, and a key must be text: quote it")
+    elif isinstance(node, float) and not math.isfinite(node):
+        raise InvalidJson("the YAML holds a number that is not finite, which JSON has not")
+    elif node is not None and not isinstance(node, str | int | float | list):
+        raise InvalidJson(f"the YAML holds a {type(node).__name__}, which JSON has not")

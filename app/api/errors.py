@@ -1,0 +1,157 @@
+"""Errors: one JSON shape for everything that goes wrong, and the one table from kinds to statuses.
+
+The invariant: every answer of 400 or above has this shape, routing, validation and crashes included.
+"""
+
+from collections import defaultdict
+from typing import Any
+
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, Field
+from starlette.exceptions import HTTPException
+
+from app.api.answers import JSON_HEADERS, Answer
+from app.domain.errors import (
+    Conflict,
+    Forbidden,
+    Gone,
+    InvalidRequest,
+    Malformed,
+    NotFound,
+    ProjectionFault,
+    StepplaneError,
+    TooLarge,
+    Unauthenticated,
+    Unavailable,
+    Unprocessable,
+)
+from app.domain.errors import InvalidParameter as _InvalidParameter
+from app.domain.rendering import compact_json
+
+STATUSES: dict[type[Exception], int] = {
+    Malformed: 400,
+    Unauthenticated: 401,
+    Forbidden: 403,
+    NotFound: 404,
+    Conflict: 409,
+    Gone: 410,
+    TooLarge: 413,
+    Unprocessable: 422,
+    Unavailable: 503,
+    ProjectionFault: 500,
+    StepplaneError: 500,
+}
+RETRY_AFTER_SECONDS = 2
+
+
+class ErrorBody(BaseModel):
+    """What every error answers."""
+
+    error: str = Field(description="What is wrong and how to mend it, in a sentence for people.")
+    code: str = Field(description="The stable name of the kind of error, for programs.")
+    request_id: str = Field(description="The id of the request, also in the log and in the header `X-Request-ID`.")
+    details: Any = Field(
+        default=None, description="What a program can use beyond the sentence; absent where there is nothing."
+    )
+
+
+class RouteNotFound(NotFound):
+    """No route has this path."""
+
+    code = "route_not_found"
+
+
+class MethodNotAllowed(StepplaneError):
+    """The route exists, for other methods."""
+
+    code = "method_not_allowed"
+
+    def __init__(self, allowed: str) -> None:
+        super().__init__(f"this route takes {allowed} only")
+        self.allowed = allowed
+
+
+class InternalError(StepplaneError):
+    """A fault of ours; the log has it under the request id."""
+
+    code = "internal_error"
+
+    def __init__(self) -> None:
+        super().__init__("the server made a mistake; its log tells more under this request id")
+
+
+STATUSES[MethodNotAllowed] = 405
+
+
+def status_of(kind: type[StepplaneError]) -> int:
+    """Return the status of a kind of error: that of its nearest ancestor in the table."""
+    return next(STATUSES[ancestor] for ancestor in kind.__mro__ if ancestor in STATUSES)
+
+
+def error_answer(error: StepplaneError, request_id: str) -> Answer:
+    """Write an error as the answer that it gets."""
+    body: dict[str, Any] = {"error": error.sentence, "code": error.code, "request_id": request_id}
+    if error.details is not None:
+        body["details"] = error.details
+    headers = [*JSON_HEADERS, (b"cache-control", b"no-store")]
+    if isinstance(error, Unauthenticated):
+        headers.append((b"www-authenticate", b"Bearer"))
+    if isinstance(error, MethodNotAllowed):
+        headers.append((b"allow", error.allowed.encode()))
+    if isinstance(error, Unavailable):
+        headers.append((b"retry-after", str(RETRY_AFTER_SECONDS).encode()))
+    return Answer(status_of(type(error)), headers, compact_json(body))
+
+
+def domain_error(error: Exception) -> StepplaneError:
+    """Tell what the framework raised as one of our own kinds."""
+    cause = error.__cause__ if isinstance(error, HTTPException) else error  # it wraps what a body's reader raises
+    if isinstance(cause, StepplaneError):
+        return cause
+    if isinstance(error, RequestValidationError):
+        return _validation_error(error)
+    return _routing_error(error) if isinstance(error, HTTPException) else InternalError()
+
+
+def _routing_error(error: HTTPException) -> StepplaneError:
+    if error.status_code == STATUSES[NotFound]:
+        return RouteNotFound("no route has this path: see /openapi.json for those that exist")
+    if error.status_code == STATUSES[MethodNotAllowed]:
+        return MethodNotAllowed((error.headers or {}).get("Allow", ""))
+    return Malformed(str(error.detail)) if error.status_code < STATUSES[StepplaneError] else InternalError()
+
+
+def documented(*kinds: type[StepplaneError]) -> dict[int | str, dict[str, Any]]:
+    """List errors for the OpenAPI document, by status, with their codes."""
+    by_status: dict[int, list[str]] = defaultdict(list)
+    every: tuple[type[StepplaneError], ...] = (*kinds, InternalError, Unavailable)
+    for kind in every:
+        by_status[status_of(kind)].append(f"`{kind.code}`: {(kind.__doc__ or '').splitlines()[0]}")
+    return {
+        status: {"model": ErrorBody, "description": "  \n".join(dict.fromkeys(lines))}
+        for status, lines in sorted(by_status.items())
+    }
+
+
+def _validation_error(error: RequestValidationError) -> StepplaneError:
+    faults = [_fault(details) for details in error.errors()]
+    sentence = f"{faults[0]['path']}: {faults[0]['message']}"
+    if len(faults) > 1:
+        sentence += f" (and {len(faults) - 1} more)"
+    is_body = all(details["loc"][:1] == ("body",) for details in error.errors())
+    return InvalidRequest(sentence, faults) if is_body else _InvalidParameter(sentence, faults)
+
+
+def _fault(details: Any) -> dict[str, str]:
+    where, *inner = details["loc"]
+    place = "$" if where == "body" else f"{where} parameter "
+    steps = [f"[{step}]" if isinstance(step, int) else f".{step}" if where == "body" else str(step) for step in inner]
+    return {"path": place + "".join(steps), "message": _MESSAGES.get(details["type"], details["msg"])}
+
+
+_MESSAGES = {
+    "missing": "is missing",
+    "extra_forbidden": "is no known field",
+    "model_attributes_type": "must be a JSON object",
+    "dict_type": "must be a JSON object",
+}

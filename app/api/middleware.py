@@ -1,0 +1,166 @@
+"""Middleware, pure ASGI: the envelope of every request, and the guard in front of every route.
+
+The invariant: nothing answers before the guard has judged, but the guard itself; and nothing escapes the envelope.
+"""
+
+import re
+import secrets
+import time
+from urllib.parse import urlsplit
+
+import structlog
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app.api.bodies import LIMIT_KEY
+from app.api.errors import InternalError, error_answer
+from app.api.paths import canonical_path
+from app.api.steps import SCOPE_KEY
+from app.domain.errors import Forbidden, StepplaneError, Unauthenticated
+from app.services.access import Access
+from app.services.scopes import OPERATOR, scope_of
+
+log = structlog.get_logger("app.access")
+
+REQUEST_ID_KEY = "stepplane.request_id"
+GRANT_KEY = "stepplane.grant"
+
+_SANE_REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")
+
+
+class Envelope:
+    """Gives every request an id, an access line, and an answer of the one shape whatever goes wrong."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request_id = _request_id(scope)
+        scope[REQUEST_ID_KEY] = request_id
+        began, status, is_whole = time.perf_counter(), 0, False
+
+        async def send_marked(message: Message) -> None:
+            nonlocal status, is_whole
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message["headers"], (b"x-request-id", request_id.encode())]
+            else:
+                is_whole = not message.get("more_body", False)
+            await send(message)
+
+        try:
+            scope["path"] = canonical_path(scope)
+            await self._app(scope, receive, send_marked)
+        except StepplaneError as error:
+            if status:
+                raise
+            await error_answer(error, request_id).send(scope, send_marked)
+        except Exception:
+            log.exception("crashed", request_id=request_id, method=scope["method"], path=scope["path"])
+            if status and not is_whole:
+                raise  # the server then breaks the connection off, so that half a body never passes for a whole one
+            if not status:
+                await error_answer(InternalError(), request_id).send(scope, send_marked)
+        finally:
+            # Reads that went well are told at debug: a line costs more than such a read itself.
+            level = log.debug if scope["method"] in {"GET", "HEAD"} and status < _FAILED else log.info
+            level(
+                "request",
+                request_id=request_id,
+                method=scope["method"],
+                path=scope["path"],
+                status=status,
+                ms=round((time.perf_counter() - began) * 1000, 1),
+            )
+
+
+_FAILED = 400
+
+
+def _request_id(scope: Scope) -> str:
+    for key, value in scope["headers"]:
+        if key == b"x-request-id" and _SANE_REQUEST_ID.fullmatch(value):
+            return str(value.decode())
+    return secrets.token_hex(8)
+
+
+class Guard:
+    """Lets in whom it knows. Every route needs the operator, but for those named here.
+
+    Args:
+        app: what it guards.
+        access: recognises bearers.
+        max_output_bytes: how large a worker's body may be.
+        max_request_bytes: how large any other body may be.
+    """
+
+    def __init__(self, app: ASGIApp, access: Access, max_output_bytes: int, max_request_bytes: int) -> None:
+        self._app = app
+        self._access = access
+        self._max_output_bytes = max_output_bytes
+        self._max_request_bytes = max_request_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Judge one request, then pass it on."""
+        if scope["type"] == "http":
+            await self._judge(scope)
+        await self._app(scope, receive, send)
+
+    async def _judge(self, scope: Scope) -> None:
+        path: str = scope["path"]
+        scope[LIMIT_KEY] = self._max_request_bytes
+        if path == "/v1/healthz":
+            return
+        bearer = _bearer(scope)
+        if path.startswith("/v1/worker/"):
+            if bearer is None:
+                raise Unauthenticated("this route needs the worker handle as a bearer: Authorization: Bearer wh-…")
+            scope[LIMIT_KEY] = self._max_output_bytes
+            scope[GRANT_KEY] = await self._access.worker(bearer)
+            return
+        if bearer is None:
+            if self._access.needs_operator:
+                raise Unauthenticated("this route needs the operator token as a bearer")
+            _refuse_foreign_pages(scope)
+            scope[SCOPE_KEY] = OPERATOR
+        elif self._access.is_operator(bearer):
+            scope[SCOPE_KEY] = OPERATOR
+        else:
+            scope[SCOPE_KEY] = scope_of(await self._access.worker(bearer))
+            if not (scope["method"] in {"GET", "HEAD"} and _DEBUG_PLANE.fullmatch(path)):
+                raise Forbidden("a worker handle reads the outputs of its own run, and nothing else")
+
+
+_DEBUG_PLANE = re.compile(r"/v1/tasks/[^/]+/runs/[^/]+/steps(?:/[^/]+(?:/content)?)?")
+
+
+def _bearer(scope: Scope) -> str | None:
+    """Return the bearer of a request, if it shows one.
+
+    Raises:
+        Unauthenticated: it shows something else, or more than one.
+    """
+    given = [value for key, value in scope["headers"] if key == b"authorization"]
+    if not given:
+        return None
+    kind, _, bearer = str(given[0].decode("latin-1")).partition(" ")
+    if len(given) > 1 or kind.lower() != "bearer" or not bearer.strip():
+        raise Unauthenticated("the Authorization header must be one bearer: Authorization: Bearer …")
+    return bearer.strip()
+
+
+def _refuse_foreign_pages(scope: Scope) -> None:
+    """Refuse a write that a page of another origin makes a browser send: without a token nothing else would.
+
+    Raises:
+        Forbidden: the request says that it comes from such a page.
+    """
+    if scope["method"] in {"GET", "HEAD", "OPTIONS"}:
+        return
+    headers = dict(scope["headers"])
+    origin = headers.get(b"origin")
+    if origin is not None and urlsplit(origin.decode("latin-1")).netloc != headers.get(b"host", b"").decode("latin-1"):
+        raise Forbidden("a page of another origin may not write here")

@@ -1,0 +1,150 @@
+"""The debug plane: the outputs of a run, listed, looked at, and served byte for byte.
+
+The invariant: every read of it is answered by :func:`answer_plane`, whether it comes by :class:`DebugPlane`, ahead of
+the framework (which would cost more than the read), or by the framework's routes, which carry the documentation.
+"""
+
+import re
+from typing import NamedTuple
+from urllib.parse import parse_qsl, quote
+
+from starlette.types import ASGIApp, Receive, Send
+from starlette.types import Scope as AsgiScope
+
+from app.api.answers import JSON_HEADERS, Answer, header_values, matches, not_modified
+from app.api.paths import decode_segment
+from app.domain.answers import summary_json
+from app.domain.errors import InvalidParameter
+from app.domain.ids import LATEST, check_id
+from app.domain.records import MAX_COUNT
+from app.domain.rendering import WHOLE, Narrowing, etag_of, sha256_hex
+from app.services.query import FORMATS, Look, McpQueryAdapter
+from app.services.scopes import OPERATOR, Scope
+
+SCOPE_KEY = "stepplane.scope"
+"""Where the guard leaves what the reader may see."""
+
+
+class DebugPlane:
+    """Answers the debug plane's reads itself and passes all else on."""
+
+    def __init__(self, app: ASGIApp, query: McpQueryAdapter) -> None:
+        self._app = app
+        self._query = query
+
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        """Answer, or pass on."""
+        if scope["type"] == "http" and scope["method"] in {"GET", "HEAD"}:
+            address = find_address(scope["path"])
+            if address is not None:
+                answer = await answer_plane(self._query, scope, address)
+                await answer.send(scope, send)
+                return
+        await self._app(scope, receive, send)
+
+
+class PlaneAddress(NamedTuple):
+    """What a path of the debug plane names; the segments are encoded, as they stand in it."""
+
+    task: str
+    run: str
+    step: str | None
+    content: str | None
+
+
+def find_address(path: str) -> PlaneAddress | None:
+    """Read a canonical path; None where it is none of the debug plane's."""
+    match = _ROUTE.fullmatch(path)
+    return None if match is None else PlaneAddress(*match.groups())
+
+
+_ROUTE = re.compile(r"/v1/tasks/([^/]+)/runs/([^/]+)/steps(?:/([^/]+)(/content)?)?")
+
+
+async def answer_plane(query: McpQueryAdapter, scope: AsgiScope, address: PlaneAddress) -> Answer:
+    """Answer a read of the debug plane."""
+    task_id = check_id("task", decode_segment(address.task))
+    run_given = decode_segment(address.run)
+    run_id = None if run_given == LATEST else check_id("run", run_given)
+    reader: Scope = scope.get(SCOPE_KEY, OPERATOR)
+    if address.step is None:
+        return _json_answer(scope, (await query.list_json(task_id, run_id, reader)).body())
+    name, narrowing = decode_segment(address.step), _narrowing(scope["query_string"])
+    if address.content is None:
+        return _json_answer(scope, summary_json(await query.summary(task_id, run_id, name, narrowing, reader)))
+    return await _content_answer(query, scope, await query.look(task_id, run_id, name, narrowing, reader))
+
+
+def _json_answer(scope: AsgiScope, body: bytes) -> Answer:
+    etag = etag_of(sha256_hex(body)).encode()
+    headers = [*JSON_HEADERS, (b"etag", etag), _NO_CACHE]
+    if matches(header_values(scope, b"if-none-match"), etag):
+        return not_modified(headers)
+    return Answer(200, headers, body)
+
+
+async def _content_answer(query: McpQueryAdapter, scope: AsgiScope, look: Look) -> Answer:
+    tags = header_values(scope, b"if-none-match")
+    if tags and matches(tags, etag_of(look.form.sha256).encode()):
+        return not_modified(_content_headers(look))
+    if scope["method"] == "HEAD":
+        return Answer(200, _content_headers(look), b"", look.form.size_bytes)
+    look, body = await query.serve(look)
+    return Answer(200, _content_headers(look), body, look.form.size_bytes)
+
+
+def _content_headers(look: Look) -> list[tuple[bytes, bytes]]:
+    name = quote(_file_name(look), safe="")
+    return [
+        (b"content-type", look.form.content_type.encode()),
+        (b"etag", etag_of(look.form.sha256).encode()),
+        (b"content-disposition", f"inline; filename*=UTF-8''{name}".encode()),
+        *_CONTENT_HEADERS,
+    ]
+
+
+_NO_CACHE = (b"cache-control", b"private, no-cache")
+_CONTENT_HEADERS = (
+    _NO_CACHE,
+    (b"accept-ranges", b"none"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"content-security-policy", b"sandbox; default-src 'none'"),
+)
+_ENDINGS = {"application/json": ".json", "text/markdown; charset=utf-8": ".md"}
+
+
+def _file_name(look: Look) -> str:
+    """Name a download: what stands there, with the ending of what it is."""
+    ending = _ENDINGS.get(look.form.content_type, ".txt")
+    name = look.answer.name
+    return name if name.lower().endswith(ending) or (ending == ".txt" and "." in name) else name + ending
+
+
+def _narrowing(query_string: bytes) -> Narrowing:
+    """Read the query of a step; a parameter given twice counts as given last, an unknown one not at all.
+
+    Raises:
+        InvalidParameter: a value is none that the parameter can have.
+    """
+    if not query_string:
+        return WHOLE
+    try:
+        given = dict(parse_qsl(query_string.decode("ascii"), keep_blank_values=True, errors="strict"))
+    except (UnicodeDecodeError, ValueError) as error:
+        raise InvalidParameter("the query is not percent-encoded UTF-8") from error
+    asked = given.get("format")
+    if asked is not None and asked not in FORMATS:
+        raise InvalidParameter(f"format={asked[:40]!r} is none: one is {', '.join(FORMATS)}")
+    return Narrowing(given.get("path"), asked, _count("attempt", given), _count("occurrence", given))
+
+
+def _count(parameter: str, given: dict[str, str]) -> int | None:
+    text = given.get(parameter)
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit()):
+        raise InvalidParameter(f"{parameter}={text[:40]!r} is no number from 1")
+    return int(text) if len(text) <= _COUNT_DIGITS and int(text) <= MAX_COUNT else MAX_COUNT
+
+
+_COUNT_DIGITS = 18

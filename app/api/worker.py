@@ -1,0 +1,133 @@
+"""The worker's side: fetch the prompt, stage parts, submit the OUTPUT."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Request
+from starlette.responses import Response
+
+from app.api.answers import Answer, AnswerResponse
+from app.api.bodies import BodyRoute, read_body
+from app.api.errors import documented
+from app.api.json_answers import json_response, no_content
+from app.api.middleware import GRANT_KEY
+from app.api.tasks import BODY_ERRORS
+from app.domain.errors import (
+    FileSubmitRefused,
+    Forbidden,
+    InvalidId,
+    InvalidName,
+    InvalidParameter,
+    InvalidText,
+    NotFound,
+    NotJson,
+    RunFinished,
+    TooLarge,
+    Unauthenticated,
+    VerdictConflict,
+)
+from app.domain.grants import Grant
+from app.domain.ids import check_id
+from app.domain.rendering import TEXT_TYPE, etag_of, sha256_hex
+from app.domain.requests import ResultRequest
+from app.services.prompts import Prompts, WorkerPrompt
+from app.services.submissions import Submissions
+
+
+def _grant(request: Request) -> Grant:
+    """Return what the guard found the bearer to stand for."""
+    grant: Grant = request.scope[GRANT_KEY]
+    return grant
+
+
+GrantDep = Annotated[Grant, Depends(_grant)]
+StepIdQuery = Annotated[
+    str | None, Query(alias="task_id", description="The step (a step id) that the handle is bound to.")
+]
+_BEARER_ERRORS = (Unauthenticated, Forbidden, InvalidId)
+_RAW_BODY = {
+    "requestBody": {
+        "required": True,
+        "content": {"application/octet-stream": {"schema": {"type": "string", "description": "The bytes, UTF-8."}}},
+    }
+}
+
+
+def worker_router(prompts: Prompts, submissions: Submissions) -> APIRouter:
+    """Make the routes of workers; each needs the worker handle as its bearer."""
+    router = APIRouter(tags=["worker"], prefix="/v1/worker", route_class=BodyRoute)
+
+    @router.get("/prompt", response_model=WorkerPrompt, responses=documented(*_BEARER_ERRORS))
+    async def get_prompt(grant: GrantDep, step_id: StepIdQuery = None) -> Any:
+        """Fetch what to do: the directive, the view, and pointers to earlier outputs."""
+        return json_response(await prompts.fetch(grant, _checked(step_id)))
+
+    @router.get("/prompt/system", response_model=None, responses=documented(*_BEARER_ERRORS, NotFound))
+    async def get_system_prompt(
+        grant: GrantDep,
+        step_id: StepIdQuery = None,
+        attempt: Annotated[int | None, Query(ge=1, description="The attempt that the handle is bound to.")] = None,
+    ) -> Response:
+        """Fetch a long system prompt, which the prompt only refers to."""
+        body = await prompts.fetch_system(grant, _checked(step_id), attempt)
+        headers = [(b"content-type", TEXT_TYPE.encode()), (b"etag", etag_of(sha256_hex(body)).encode())]
+        return AnswerResponse(Answer(200, [*headers, (b"cache-control", b"private, no-cache")], body))
+
+    @router.post(
+        "/submit",
+        status_code=204,
+        response_model=None,
+        openapi_extra=_RAW_BODY,
+        responses=documented(
+            *_BEARER_ERRORS,
+            VerdictConflict,
+            InvalidParameter,
+            FileSubmitRefused,
+            RunFinished,
+            TooLarge,
+            InvalidText,
+            NotJson,
+        ),
+    )
+    async def submit(
+        request: Request,
+        grant: GrantDep,
+        ok: Annotated[bool | None, Query(description="Whether the step succeeded; absent is a pass.")] = None,
+        verdict: Annotated[str | None, Query(description="`pass`, `blocked` or `skip`.")] = None,
+    ) -> Any:
+        """Submit the OUTPUT: the body is it. A JSON object or array is that value, anything else text."""
+        await submissions.submit(grant, await read_body(request), ok=ok, verdict=verdict)
+        return no_content()
+
+    @router.post(
+        "/result",
+        status_code=204,
+        response_model=None,
+        responses=documented(*_BEARER_ERRORS, *BODY_ERRORS, RunFinished),
+    )
+    async def post_result(grant: GrantDep, result: ResultRequest) -> Any:
+        """Submit the OUTPUT as a JSON value, kept as it is sent."""
+        step_id = check_id("step", result.task_id)
+        await submissions.result(grant, step_id, result.attempt, result.value, ok=result.ok)
+        return no_content()
+
+    @router.post(
+        "/artifact",
+        status_code=204,
+        response_model=None,
+        openapi_extra=_RAW_BODY,
+        responses=documented(
+            *_BEARER_ERRORS, InvalidParameter, FileSubmitRefused, RunFinished, TooLarge, InvalidName, InvalidText
+        ),
+    )
+    async def stage_artifact(
+        request: Request, grant: GrantDep, name: Annotated[str, Query(description="The name of the part.")]
+    ) -> Any:
+        """Stage a named part of the OUTPUT; the newest of a name wins."""
+        await submissions.stage(grant, name, await read_body(request))
+        return no_content()
+
+    return router
+
+
+def _checked(step_id: str | None) -> str | None:
+    return None if step_id is None else check_id("step", step_id)

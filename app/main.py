@@ -1,0 +1,227 @@
+"""The composition root: it alone knows every layer, and puts them together.
+
+The invariant: a service gets values and never the settings; nothing is read from the environment but here and in the
+command line.
+"""
+
+import asyncio
+import contextlib
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from app import __version__
+from app.api.answers import AnswerResponse
+from app.api.errors import domain_error, error_answer
+from app.api.health import health_router
+from app.api.middleware import REQUEST_ID_KEY, Envelope, Guard
+from app.api.plane_docs import debug_plane_router
+from app.api.runs import runs_router
+from app.api.steps import DebugPlane
+from app.api.tasks import tasks_router
+from app.api.worker import worker_router
+from app.config import Settings
+from app.domain.errors import StepplaneError
+from app.observability import set_up_logs
+from app.services.access import Access
+from app.services.catalog import Catalog
+from app.services.engine import Engine
+from app.services.file_bodies import FileBodies
+from app.services.materializer import Materializer
+from app.services.prompts import Prompts
+from app.services.query import McpQueryAdapter
+from app.services.submissions import Submissions
+from app.storage import migrations
+from app.storage.database import Database
+from app.storage.file_states import FileStates
+from app.storage.opening import open_database
+from app.storage.urls import UnusableDatabase, parse_database_url
+
+_REQUEST_PER_OUTPUT = 8
+"""How much larger than an output an orchestrator's body may be: a run's result holds many."""
+
+_DESCRIPTION = """
+What did that step put out? Pull it, while the run still goes on.
+
+Operators and browsers read the **debug plane**: the outputs of a run, their sizes and digests, and their exact bytes.
+The **orchestrator** creates tasks, kicks runs and dispatches steps. **Workers** fetch their prompt, follow its
+pointers, and submit.
+""".strip()
+
+
+class StartupError(Exception):
+    """The server cannot start; the sentence says why and what to do."""
+
+
+def create_app(settings: Settings | None = None) -> FastAPI:
+    """Build the application.
+
+    Args:
+        settings: what is configured; None reads the environment.
+
+    Raises:
+        StartupError: the database URL is none that is understood.
+    """
+    settings = settings or Settings()
+    try:
+        url = parse_database_url(settings.database_url)
+    except UnusableDatabase as error:
+        raise StartupError(str(error)) from error
+    database = open_database(url)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        await asyncio.to_thread(migrations.migrate, url)
+        yield
+        await database.close()
+
+    app = _Application(
+        title="stepplane",
+        version=__version__,
+        description=_DESCRIPTION,
+        lifespan=lifespan,
+        docs_url=None,  # they load their scripts from another host; /openapi.json is served
+        redoc_url=None,
+        redirect_slashes=False,  # a slash at the end is another path, not another spelling of one
+        generate_unique_id_function=_operation_id,
+    )
+    _wire(app, settings, database)
+    for kind in (StepplaneError, RequestValidationError, HTTPException, Exception):
+        app.add_exception_handler(kind, _answer_error)
+    return app
+
+
+class _Application(FastAPI):
+    """The framework with our own stack in front of it: a read of the debug plane never pays for the framework's."""
+
+    outer: ASGIApp
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.outer = super().__call__
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request by what stands outermost."""
+        await self.outer(scope, receive, send)
+
+
+def _wire(app: _Application, settings: Settings, database: Database) -> None:
+    """Make the services, and put the routes and the middleware over them."""
+    base_url = (settings.base_url or "").rstrip("/")
+    token = settings.operator_token.get_secret_value() if settings.operator_token else None
+    roots = settings.allowed_roots
+    files = FileStates(roots)
+    materializer = Materializer(database, files, roots)
+    query = McpQueryAdapter(database, files, base_url)
+    catalog = Catalog(database)
+    engine = Engine(
+        database, materializer, clock=_now, handle_ttl_seconds=settings.worker_token_ttl_seconds, base_url=base_url
+    )
+    submissions = Submissions(database, materializer, FileBodies(settings.max_output_bytes, roots), clock=_now)
+    app.include_router(debug_plane_router(query))
+    app.include_router(tasks_router(engine, catalog))
+    app.include_router(runs_router(engine, catalog))
+    app.include_router(worker_router(Prompts(database, query, base_url), submissions))
+    app.include_router(health_router())
+    # The envelope holds the guard, and the guard all that answers.
+    app.outer = Envelope(
+        Guard(
+            DebugPlane(app.outer, query),
+            Access(database, token, clock=_now),
+            max_output_bytes=settings.max_output_bytes,
+            max_request_bytes=settings.max_output_bytes * _REQUEST_PER_OUTPUT,
+        )
+    )
+
+
+async def _answer_error(request: Request, error: Exception) -> Response:
+    return AnswerResponse(error_answer(domain_error(error), request.scope[REQUEST_ID_KEY]))
+
+
+def _operation_id(route: APIRoute) -> str:
+    return route.name
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+# --- running it ----------------------------------------------------------------------------------
+
+
+def migrate(settings: Settings) -> str:
+    """Bring the database to the schema of this program, and say what was done.
+
+    Raises:
+        StartupError: it cannot be opened, or a newer program has migrated it.
+    """
+    try:
+        url = parse_database_url(settings.database_url)
+        before, after = migrations.migrate(url)
+    except UnusableDatabase as error:
+        raise StartupError(str(error)) from error
+    if before == after:
+        return f"{url.safe} is up to date (revision {after})"
+    return f"{url.safe} was migrated from {before or 'nothing'} to revision {after}"
+
+
+def serve(settings: Settings) -> None:
+    """Serve until SIGTERM or Ctrl-C; migrates the database first.
+
+    Raises:
+        StartupError: the database cannot be used, the port is taken, or the address is open without a token.
+    """
+    if not settings.listens_on_loopback and settings.operator_token is None and not settings.insecure:
+        raise StartupError(
+            f"{settings.host} can be reached from other machines: set STEPPLANE_OPERATOR_TOKEN, "
+            "or pass --insecure to let everybody read and write everything"
+        )
+    set_up_logs(settings.log_format, settings.log_level)
+    migrate(settings)
+    app = create_app(settings)
+    with _bound(settings.host, settings.port) as listener:
+        host = f"[{settings.host}]" if ":" in settings.host else settings.host
+        sys.stderr.write(f"stepplane {__version__} listens on http://{host}:{listener.getsockname()[1]}\n")
+        sys.stderr.flush()
+        _run(app, listener)
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(2048)
+    except OSError as error:
+        listener.close()
+        raise StartupError(f"cannot listen on {host}:{port}: {error.strerror}; another --port may be free") from error
+    return listener
+
+
+def _run(app: Any, listener: socket.socket) -> None:
+    server = uvicorn.Server(
+        uvicorn.Config(
+            app,
+            lifespan="on",
+            log_config=None,  # the log is set up already
+            access_log=False,  # the envelope's line says more, and costs less
+            server_header=False,
+            timeout_graceful_shutdown=10,
+        )
+    )
+    # uvicorn raises the signal again once it has stopped; that the user asked it to stop is no failure.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: None)
+    server.run(sockets=[listener])

@@ -1,0 +1,370 @@
+"""The engine: creates tasks, kicks runs, dispatches steps, finishes and deletes runs.
+
+The invariant: what a worker will see, may do and is called is decided here, at its dispatch, and written down.
+"""
+
+import hashlib
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from app.domain.answers import CTX_NAME, Answer, render_output
+from app.domain.blueprint import Blueprint, parse_blueprint
+from app.domain.context import AgentContextView, ContextPolicy, Identity, build_view, find_ctx_faults
+from app.domain.errors import (
+    InvalidRequest,
+    NameTaken,
+    RunAlreadyFinished,
+    RunFinished,
+    RunNotFound,
+    RunStillRunning,
+    UnknownRetry,
+)
+from app.domain.ids import check_id, check_name, is_name, new_run_id, new_step_id, new_task_id, new_worker_handle
+from app.domain.naming import StepName, StepNaming, result_values
+from app.domain.projection import ProjectionKey
+from app.domain.records import Kind, RunOutcome, RunStatus, RunSummary, Source, TaskRecord, wire_time
+from app.domain.rendering import compact_json
+from app.domain.requests import CreatedTask, Dispatched, DispatchRequest, NewTask, StepNames
+from app.domain.values import JsonValue
+from app.services.launches import Launch, Launches
+from app.services.materializer import Materializer
+from app.storage.database import Database
+from app.storage.dispatches import NewDispatch
+from app.storage.runs import RunState
+from app.storage.stores import WriteStores
+
+PROMPT_PATH = "/v1/worker/prompt"
+SUBMIT_PATH = "/v1/worker/submit"
+
+
+class Engine:
+    """The orchestrator's side.
+
+    Args:
+        database: where everything is kept.
+        materializer: writes the views of steps to files.
+        clock: tells the time, with its zone.
+        handle_ttl_seconds: how long a worker handle is good for when its dispatch does not say.
+        base_url: the public URL of the server, without a trailing slash; empty for none.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        materializer: Materializer,
+        *,
+        clock: Callable[[], datetime],
+        handle_ttl_seconds: int,
+        base_url: str = "",
+    ) -> None:
+        self._database = database
+        self._launches = Launches(database)
+        self._materializer = materializer
+        self._clock = clock
+        self._handle_ttl_seconds = handle_ttl_seconds
+        self._base_url = base_url
+
+    async def create_task(self, new: NewTask) -> CreatedTask:
+        """Create a task, its table of names, and its first run unless that is not wanted.
+
+        Raises:
+            InvalidBlueprint, InvalidPlacement: the Blueprint is none; says where and what.
+            StepNamingCollision: two of its steps claim one name.
+            InvalidName: one of its names could not be kept.
+            InvalidRequest: a root is no absolute path.
+        """
+        for field in ("project_root", "work_dir"):
+            _check_root(field, getattr(new, field))
+        blueprint = None if new.blueprint is None else parse_blueprint(_inline(new.blueprint))
+        naming = None if blueprint is None else _naming_of(blueprint)
+        run_id = new_run_id() if new.start else None
+        at = self._now()
+        task = TaskRecord(
+            id=new_task_id(),
+            goal=new.goal,
+            status=RunStatus.RUNNING if run_id else RunStatus.PENDING,
+            latest_run_id=run_id,
+            project_root=new.project_root,
+            work_dir=new.work_dir,
+            created_at=at,
+            task_metadata=new.task_metadata,
+            init_ctx=new.init_ctx,
+            blueprint=None if blueprint is None else blueprint.document,
+        )
+
+        def work(stores: WriteStores) -> None:
+            stores.tasks.add(task, naming)
+            if run_id is not None:
+                stores.runs.add(run_id, task.id, at)
+
+        await self._database.write(work)
+        return CreatedTask(
+            task_id=task.id,
+            run_id=run_id,
+            status=task.status,
+            steps=[] if naming is None else [_names(entry) for entry in naming.entries],
+            warnings=[] if naming is None else [warning.sentence for warning in naming.warnings],
+        )
+
+    async def start_run(self, task_id: str) -> RunSummary:
+        """Kick another run of a task.
+
+        Raises:
+            TaskNotFound: no such task.
+        """
+        await self._launches.get(task_id)
+        run_id, at = new_run_id(), self._now()
+        await self._database.write(lambda stores: stores.runs.add(run_id, task_id, at))
+        return RunSummary(
+            id=run_id, task_id=task_id, status=RunStatus.RUNNING, error=None, created_at=at, updated_at=at
+        )
+
+    async def dispatch(self, run_id: str, request: DispatchRequest) -> Dispatched:
+        """Dispatch a step, or another attempt of one, and make the handle of its worker.
+
+        Raises:
+            RunNotFound: no such run.
+            RunFinished: the run has ended.
+            NameTaken: the ref is no step's, but a name or alias of one.
+            UnknownRetry: ``retry_of`` is no step of this run, or one of another ref.
+            InvalidRequest: the ctx gives a field of the view in a wrong type.
+        """
+        launch = await self._launch_of(run_id)
+        name = _name_of(request, launch.naming)
+        faults = [
+            {"path": f"$.ctx.{field}", "message": message} for field, message in find_ctx_faults(request.ctx or {})
+        ]
+        if faults:
+            raise InvalidRequest(f"{faults[0]['path']} {faults[0]['message']}", faults)
+        handle, moment = new_worker_handle(), self._clock()
+        expires_at = moment + timedelta(seconds=request.ttl_seconds or self._handle_ttl_seconds)
+        handle_sha256 = hashlib.sha256(handle.encode()).hexdigest()
+        step_id = new_step_id() if request.retry_of is None else check_id("step", request.retry_of)
+
+        def work(stores: WriteStores) -> tuple[NewDispatch, AgentContextView]:
+            _require_alive(stores.runs.lock(run_id))
+            attempt, occurrence = _numbers(stores, run_id, step_id, name, request)
+            view = _view(launch, request, Identity(step_id, request.ref, attempt, run_id))
+            dispatch = NewDispatch(
+                run_id=run_id,
+                step_id=step_id,
+                attempt=attempt,
+                step_ref=request.ref,
+                name=name,
+                occurrence=occurrence,
+                handle_sha256=handle_sha256,
+                expires_at=wire_time(expires_at),
+                started_at=wire_time(moment),
+                projection_root=launch.placement.resolve_root(view.work_dir, view.project_root),
+                dir_template=launch.placement.dir_template,
+                policy=_policy(launch, request.ref).model_dump_json(exclude_none=True),
+                view=compact_json(view.shown()).decode(),
+                directive=compact_json(request.directive).decode(),
+                system=None if request.system is None else compact_json(request.system).decode(),
+            )
+            stores.dispatches.add(dispatch)
+            projections = stores.projections(launch.task.id, run_id)
+            counts = stores.dispatches.count(run_id, name, occurrence)
+            projections.recount(step_id, name, counts.attempts, counts.occurrences)
+            projections.shadow(name)
+            stores.runs.touch(run_id, dispatch.started_at)
+            return dispatch, view
+
+        dispatch, view = await self._database.write(work)
+        return Dispatched(
+            step_id=step_id,
+            attempt=dispatch.attempt,
+            step_ref=request.ref,
+            name=name,
+            worker_handle=handle,
+            expires_at=dispatch.expires_at,
+            prompt_url=f"{self._base_url}{PROMPT_PATH}?task_id={step_id}",
+            submit_url=self._base_url + SUBMIT_PATH,
+            ctx_projection=await self._project_view(dispatch, _policy(launch, request.ref).filter(view)),
+        )
+
+    async def finish(self, run_id: str, outcome: RunOutcome) -> RunSummary:
+        """End a run and set its result; what the data plane has nothing of is answered from it.
+
+        Raises:
+            RunNotFound: no such run.
+            RunAlreadyFinished: it ended before, with another outcome.
+        """
+        launch = await self._launch_of(run_id)
+        digest = _outcome_digest(outcome)
+        at = self._now()
+
+        def work(stores: WriteStores) -> None:
+            run = stores.runs.lock(run_id)
+            if run.outcome_sha256 is not None:
+                if run.outcome_sha256 != digest:
+                    raise RunAlreadyFinished(run_id, run.status)
+                return
+            body_id = _keep_result(stores, run, launch.naming, outcome.result) if outcome.has_result else None
+            stores.runs.finish(run, outcome.status, outcome.error, result_body_id=body_id, outcome_sha256=digest, at=at)
+
+        await self._database.write(work)
+        async with self._database.point() as stores:
+            run = await stores.runs.find_summary(run_id)
+        if run is None:
+            raise RunNotFound(run_id)
+        return run
+
+    async def delete_run(self, run_id: str, *, force: bool) -> None:
+        """Remove a run and its outputs; materialized files stay where they are.
+
+        Raises:
+            RunNotFound: no such run.
+            RunStillRunning: it has not ended, and ``force`` is not set.
+        """
+
+        def work(stores: WriteStores) -> None:
+            run = stores.runs.lock(run_id)
+            if not (force or run.status.is_terminal):
+                raise RunStillRunning(run_id)
+            stores.runs.delete(run_id)
+
+        await self._database.write(work)
+
+    async def _launch_of(self, run_id: str) -> Launch:
+        async with self._database.point() as stores:
+            run = await stores.runs.find_summary(run_id)
+        if run is None:
+            raise RunNotFound(run_id)
+        return await self._launches.get(run.task_id)
+
+    async def _project_view(self, dispatch: NewDispatch, view: AgentContextView) -> str | None:
+        key = ProjectionKey(task_id=dispatch.step_id)
+        return await self._materializer.project_view(dispatch.projection_root, dispatch.dir_template, key, view.shown())
+
+    def _now(self) -> str:
+        return wire_time(self._clock())
+
+
+def _inline(document: JsonValue) -> JsonValue:
+    """Unwrap ``{"kind": "inline", "value": Blueprint}``."""
+    if isinstance(document, dict) and document.get("kind") == "inline" and "value" in document:
+        return document["value"]
+    return document
+
+
+def _naming_of(blueprint: Blueprint) -> StepNaming:
+    naming = StepNaming.from_blueprint(blueprint.flow, blueprint.projection_names)
+    for entry in naming.entries:
+        for name in (entry.canonical, entry.step_ref, *entry.aliases):
+            check_name(name)
+    return naming
+
+
+def _names(entry: StepName) -> StepNames:
+    return StepNames(step_ref=entry.step_ref, name=entry.canonical, aliases=list(entry.aliases))
+
+
+def _check_root(field: str, given: str | None) -> None:
+    if given and (not given.startswith("/") or "\x00" in given):
+        fault = {"path": f"$.{field}", "message": "must be an absolute path"}
+        raise InvalidRequest(f"{field} must be an absolute path", [fault])
+
+
+def _name_of(request: DispatchRequest, naming: StepNaming | None) -> str:
+    check_name(request.ref)
+    if naming is None:
+        return request.ref
+    canonical = naming.canonical_of(request.ref)
+    if canonical is not None:
+        return canonical
+    owner = naming.resolve(request.ref)
+    if owner is not None:
+        raise NameTaken(request.ref, owner)
+    return request.ref
+
+
+def _numbers(stores: WriteStores, run_id: str, step_id: str, name: str, request: DispatchRequest) -> tuple[int, int]:
+    """Number a dispatch: its attempt and its occurrence."""
+    if request.retry_of is None:
+        return 1, stores.dispatches.count(run_id, name, 0).occurrences + 1
+    newest = stores.dispatches.find_newest_attempt(run_id, step_id)
+    if newest is None:
+        raise UnknownRetry(f"retry_of={step_id}: run {run_id} has no such step")
+    attempt, step_ref, _, occurrence = newest
+    if step_ref != request.ref:
+        raise UnknownRetry(f"retry_of={step_id}: that step's ref is {step_ref!r}, not {request.ref!r}")
+    return attempt + 1, occurrence
+
+
+def _require_alive(run: RunState) -> None:
+    if run.status.is_terminal:
+        raise RunFinished(run.id, run.status)
+
+
+def _view(launch: Launch, request: DispatchRequest, identity: Identity) -> AgentContextView:
+    blueprint = launch.blueprint
+    return build_view(
+        identity,
+        launch.input,
+        request.ctx,
+        blueprint.agent_ctx(request.ref) if blueprint else None,
+        blueprint.default_agent_ctx if blueprint else None,
+        blueprint.metadata.project_name_alias if blueprint else None,
+    )
+
+
+def _policy(launch: Launch, ref: str) -> ContextPolicy:
+    """Return the policy of a step, its steps by canonical name: what they are called can then never change."""
+    policy = launch.blueprint.policy_for(ref) if launch.blueprint else ContextPolicy()
+
+    def canonical(given: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        if given is None or launch.naming is None:
+            return given
+        return tuple(launch.naming.resolve(name) or name for name in given)
+
+    return policy.model_copy(
+        update={"steps": canonical(policy.steps), "steps_exclude": canonical(policy.steps_exclude)}
+    )
+
+
+def _outcome_digest(outcome: RunOutcome) -> str:
+    """Digest an outcome: finishing again with the same one is no conflict."""
+    fields = {"status": outcome.status, "error": outcome.error}
+    rendered = render_output(fields | ({"result": outcome.result} if outcome.has_result else {}), Kind.STEP)
+    return rendered.json_sha256
+
+
+def _keep_result(stores: WriteStores, run: RunState, naming: StepNaming | None, result: JsonValue) -> int:
+    """Keep a result whole, and let its parts answer for the steps that the data plane has nothing of."""
+    projections = stores.projections(run.task_id, run.id)
+    kept: dict[str, int] = {}
+
+    def answer(name: str, value: JsonValue) -> Answer:
+        rendered = render_output(value, Kind.STEP)
+        if rendered.json_sha256 not in kept:  # many steps may point at one part: its body is kept once
+            kept[rendered.json_sha256] = stores.outputs.add_body(run.id, rendered.body)
+        return Answer(
+            name=name,
+            kind=Kind.STEP,
+            source=Source.RESULT_REF,
+            ok=None,
+            step_id=None,
+            step_ref=None,
+            attempt=None,
+            attempts=None,
+            occurrence=None,
+            occurrences=None,
+            submitted_at=None,
+            body_id=kept[rendered.json_sha256],
+            encoding=rendered.encoding,
+            json_size=rendered.json_size,
+            json_sha256=rendered.json_sha256,
+            raw_size=rendered.raw_size,
+            raw_sha256=rendered.raw_sha256,
+            preview=rendered.preview,
+            truncated=rendered.truncated,
+        )
+
+    answered = frozenset(projections.list_answered())
+    for name, value in result_values(naming, stores.dispatches.list_names(run.id), result).items():
+        if name not in answered and is_name(name):  # a key that can be no name is still in the whole
+            projections.put_result(answer(name, value))
+    whole = answer(CTX_NAME, result)
+    projections.put_ctx(whole)
+    return whole.body_id

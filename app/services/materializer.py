@@ -1,0 +1,128 @@
+"""The materializer: writes outputs and views to files, and never lets that fail a submit.
+
+The invariant: fail-open. No root, a name that cannot be a file, a full disk: the output is in the store all the
+same; the failure is logged with its ids and counted.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+from weakref import WeakValueDictionary
+
+import structlog
+
+from app.domain.answers import Answer
+from app.domain.errors import InvalidKey, ProjectionFault
+from app.domain.grants import Grant
+from app.domain.placement import ProjectionPlacement
+from app.domain.projection import ProjectionKey, ProjectionRef
+from app.domain.records import Kind
+from app.domain.rendering import PREVIEW_BYTES, preview_of
+from app.domain.values import JsonValue
+from app.observability import MATERIALIZE_FAILURES
+from app.storage.database import Database
+from app.storage.file_states import FileStates
+from app.storage.files import FileProjectionAdapter
+from app.storage.projections import MaterializedFile
+from app.storage.stores import WriteStores
+
+log = structlog.get_logger(__name__)
+
+
+class Submitted(NamedTuple):
+    """An output that was just committed."""
+
+    grant: Grant
+    answer: Answer
+    output_seq: int
+    value: JsonValue
+
+
+class Materializer:
+    """Writes files after the commit of what they hold, and before that is acknowledged.
+
+    Args:
+        database: where the written file is noted.
+        files: what is known of files on disk.
+        allowed_roots: the directories under which files may be written; None allows any.
+    """
+
+    def __init__(self, database: Database, files: FileStates, allowed_roots: Sequence[Path] | None) -> None:
+        self._database = database
+        self._files = files
+        self._allowed_roots = allowed_roots
+        # One writer a step at a time: the file must end up as the newest Final's, whoever was faster.
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    async def project_view(
+        self, root: str | None, dir_template: str | None, key: ProjectionKey, view: JsonValue
+    ) -> str | None:
+        """Write a worker's view to ``_ctx.md`` and return that file's path; None where it could not be written."""
+        adapter = self._adapter(root, dir_template)
+        if adapter is None:
+            return None
+        try:
+            return _path(await adapter.project(key, view))
+        except (ProjectionFault, InvalidKey) as error:
+            _report("view", error, step_id=key.task_id)
+            return None
+
+    async def materialize(self, submitted: Submitted) -> None:
+        """Write an output to its file, unless a newer one of the step stands there already."""
+        grant, answer = submitted.grant, submitted.answer
+        adapter = self._adapter(grant.projection_root, grant.dir_template)
+        if adapter is None:
+            return
+        lock = self._locks.setdefault(grant.step_id, asyncio.Lock())
+        async with lock:
+            if not await self._is_newest(submitted):
+                return
+            try:
+                ref = await _write(adapter, submitted)
+            except (ProjectionFault, InvalidKey) as error:
+                _report(answer.kind, error, step_id=grant.step_id, run_id=grant.run_id, name=answer.name)
+                return
+            state = await asyncio.to_thread(self._files.find, _path(ref))
+            if state is None:
+                return
+            preview = preview_of(self._files.head(state.path, PREVIEW_BYTES + 1))
+            file = MaterializedFile(state.path, state.size_bytes, state.sha256, preview)
+            await self._database.write(lambda stores: _attach(stores, submitted, file))
+
+    def _adapter(self, root: str | None, dir_template: str | None) -> FileProjectionAdapter | None:
+        if root is None or dir_template is None:
+            return None
+        return FileProjectionAdapter(root, ProjectionPlacement(dir_template=dir_template), self._allowed_roots)
+
+    async def _is_newest(self, submitted: Submitted) -> bool:
+        return await self._database.write(lambda stores: _newest(stores, submitted) == submitted.output_seq)
+
+
+async def _write(adapter: FileProjectionAdapter, submitted: Submitted) -> ProjectionRef:
+    grant, answer = submitted.grant, submitted.answer
+    if answer.kind is Kind.ARTIFACT:
+        return await adapter.materialize_part(grant.step_id, answer.name, submitted.value, canonical=grant.name)
+    key = ProjectionKey(task_id=grant.step_id, step=answer.name)
+    return await adapter.materialize_submission(key, submitted.value, grant.attempt, ok=bool(answer.ok))
+
+
+def _newest(stores: WriteStores, submitted: Submitted) -> int | None:
+    type_ = "artifact" if submitted.answer.kind is Kind.ARTIFACT else "final"
+    return stores.outputs.find_newest(submitted.grant.step_id, type_, submitted.answer.name)
+
+
+def _attach(stores: WriteStores, submitted: Submitted, file: MaterializedFile) -> None:
+    grant = submitted.grant
+    if _newest(stores, submitted) == submitted.output_seq:
+        stores.outputs.attach_file(submitted.output_seq, file.path, file.sha256)
+        stores.projections(grant.task_id, grant.run_id).attach_file(submitted.output_seq, submitted.answer, file)
+
+
+def _path(ref: ProjectionRef) -> str:
+    return ref.File.path if ref.File is not None else ""
+
+
+def _report(what: str, error: Exception, **ids: str) -> None:
+    MATERIALIZE_FAILURES.labels(what).inc()
+    log.warning("materialize_failed", what=what, error=str(error), **ids)

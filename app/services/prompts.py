@@ -1,0 +1,128 @@
+"""Prompts: what a worker is given. Its directive, the view it may see, and pointers to earlier outputs.
+
+The invariant: a pointer never carries content, and agrees with what the debug plane tells of the same step now.
+"""
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from app.domain.context import AgentContextView
+from app.domain.errors import DispatchNotFound, NotFound
+from app.domain.grants import Grant
+from app.domain.records import StepPointer
+from app.domain.rendering import sha256_hex
+from app.domain.values import JsonValue, parse_json
+from app.services.query import McpQueryAdapter
+from app.services.scopes import scope_of
+from app.services.submissions import require_bound
+from app.storage.database import Database
+
+MAX_INLINE_SYSTEM_BYTES = 25_600
+SYSTEM_PATH = "/v1/worker/prompt/system"
+
+
+class SystemRef(BaseModel):
+    """Where a long system prompt is."""
+
+    model_config = ConfigDict(frozen=True)
+
+    uri: str = Field(description="Where to fetch it, with the same bearer.")
+    sha256: str = Field(description="Digest of its bytes.")
+    size_bytes: int = Field(description="Its size in bytes.")
+    mode: str = Field(default="http", description="How to fetch it.")
+
+
+class WorkerPrompt(BaseModel):
+    """What a worker is to do."""
+
+    model_config = ConfigDict(frozen=True)
+
+    task_id: str = Field(description="The step (a step id).")
+    attempt: int = Field(description="Which attempt of it this is.")
+    agent: str = Field(description="The ref it was dispatched under.")
+    system: str | None = Field(
+        default=None, exclude_if=lambda item: item is None, description="The system prompt, unless it is long."
+    )
+    prompt: str = Field(description="The directive: a string as it is, any other value as compact JSON.")
+    context: dict[str, Any] = Field(
+        description="The view that the step's policy shows: task_id, agent, attempt, project_root?, work_dir?, "
+        "task_metadata?, run_id?, project_name_alias?, extra?, and steps: a pointer to each earlier output."
+    )
+    system_ref: SystemRef | None = Field(
+        default=None, exclude_if=lambda item: item is None, description="Where the system prompt is, when it is long."
+    )
+
+
+class Prompts:
+    """Assembles prompts at each fetch.
+
+    Args:
+        database: where the snapshots of dispatches are kept.
+        query: the one enumeration of a run's outputs.
+        base_url: the public URL of the server, without a trailing slash; empty for none.
+    """
+
+    def __init__(self, database: Database, query: McpQueryAdapter, base_url: str = "") -> None:
+        self._database = database
+        self._query = query
+        self._base_url = base_url
+
+    async def fetch(self, grant: Grant, step_id: str | None) -> WorkerPrompt:
+        """Return the prompt of the bearer's attempt.
+
+        Raises:
+            Forbidden: the request names another step.
+        """
+        require_bound(grant, step_id)
+        directive, system = await self._find(grant)
+        scope = scope_of(grant)
+        view = AgentContextView.model_validate(parse_json(grant.view))
+        policy = scope.policy
+        context = (view if policy is None else policy.filter(view)).shown()
+        context["steps"] = [pointer.model_dump() for pointer in await self._pointers(grant)]
+        text = parse_json(directive)
+        reference = None if system is None else self._reference(grant, system)
+        return WorkerPrompt(
+            task_id=grant.step_id,
+            attempt=grant.attempt,
+            agent=grant.step_ref,
+            system=system if reference is None else None,
+            prompt=text if isinstance(text, str) else directive,
+            context=context,
+            system_ref=reference,
+        )
+
+    async def fetch_system(self, grant: Grant, step_id: str | None, attempt: int | None) -> bytes:
+        """Return the system prompt of the bearer's attempt, whole.
+
+        Raises:
+            Forbidden: the request names another step or attempt.
+            NotFound: the step has none.
+        """
+        require_bound(grant, step_id, attempt)
+        _, system = await self._find(grant)
+        if system is None:
+            raise NotFound("this step has no system prompt")
+        return system.encode("utf-8", "replace")
+
+    async def _find(self, grant: Grant) -> tuple[str, str | None]:
+        async with self._database.point() as stores:
+            found = await stores.dispatches.find_prompt(grant.step_id, grant.attempt)
+        if found is None:
+            raise DispatchNotFound(grant.step_id)
+        directive, system = found
+        return directive, None if system is None else parse_json(system)
+
+    async def _pointers(self, grant: Grant) -> list[StepPointer]:
+        """Point at every output of the run that the policy shows, but the worker's own."""
+        listing = await self._query.list_json(grant.task_id, grant.run_id, scope_of(grant))
+        summaries: list[dict[str, JsonValue]] = [parse_json(summary) for summary in listing.summaries]
+        return [StepPointer.model_validate(summary) for summary in summaries if summary["name"] != grant.name]
+
+    def _reference(self, grant: Grant, system: str) -> SystemRef | None:
+        body = system.encode("utf-8", "replace")
+        if len(body) <= MAX_INLINE_SYSTEM_BYTES:
+            return None
+        uri = f"{self._base_url}{SYSTEM_PATH}?task_id={grant.step_id}&attempt={grant.attempt}"
+        return SystemRef(uri=uri, sha256=sha256_hex(body), size_bytes=len(body))

@@ -1,0 +1,344 @@
+"""The read path: what each step of a run put out, listed, looked at, and served byte for byte.
+
+The invariant: the size and digest that are told are those of the bytes that are served, and a value comes from the
+run that was asked for or from none.
+"""
+
+import asyncio
+from collections import OrderedDict
+from typing import Literal, NamedTuple
+
+from app.domain.answers import (
+    CTX_NAME,
+    Answer,
+    BodyForm,
+    Place,
+    answer_value,
+    file_form,
+    form_of,
+    json_body,
+    json_form,
+    raw_body,
+    raw_form,
+    stored_form,
+    summarize,
+    summary_json,
+)
+from app.domain.errors import (
+    AttemptNotFound,
+    FileNotMaterialized,
+    InvalidKey,
+    InvalidParameter,
+    OccurrenceNotFound,
+    PathNotFound,
+    ProjectionNotFound,
+    RunNotFound,
+    StepNotFound,
+    TaskNotFound,
+)
+from app.domain.ids import LATEST
+from app.domain.paths import explain_miss, parse_path, walk
+from app.domain.projection import ProjectionKey, ProjectionRef
+from app.domain.records import Kind, Source, StepList, StepSummary
+from app.domain.rendering import (
+    JSON_TYPE,
+    PREVIEW_BYTES,
+    TEXT_TYPE,
+    WHOLE,
+    Narrowing,
+    content_path,
+    preview_of,
+    render_json,
+    text_bytes,
+)
+from app.domain.values import JsonValue
+from app.services.scopes import OPERATOR, Scope
+from app.storage.database import Database
+from app.storage.file_states import FileStates, LargeFile
+from app.storage.projections import ListedRow, RunAddress
+from app.storage.stores import ReadStores
+
+FORMATS = ("json", "raw", "file")
+_NARROWED_REMEMBERED = 512
+
+
+class Listing(NamedTuple):
+    """The outputs of a run, each as the JSON of its summary, ascending by name."""
+
+    task_id: str
+    run_id: str
+    summaries: list[bytes]
+
+    def body(self) -> bytes:
+        """Render the answer of the list."""
+        head = f'{{"task_id":"{self.task_id}","run_id":"{self.run_id}","steps":['.encode()
+        return b"".join((head, b",".join(self.summaries), b"]}"))
+
+
+class Look(NamedTuple):
+    """What stands under a name, in the form that was asked for; ``body`` where it took the body to tell."""
+
+    answer: Answer
+    form: BodyForm
+    place: Place
+    narrowing: Narrowing
+    body: bytes | None = None
+
+
+class Served(NamedTuple):
+    """A body with what is told of it. A large file must be closed."""
+
+    look: Look
+    body: bytes | LargeFile
+
+
+class McpQueryAdapter:
+    """Reads the OutputStore first, then the run's ``result_ref``; the ``mcp-query`` projection adapter.
+
+    Args:
+        database: where outputs are kept.
+        files: what is known of materialized files.
+        base_url: the public URL of the server, without a trailing slash; empty for none.
+    """
+
+    name: Literal["mcp-query"] = "mcp-query"
+
+    def __init__(self, database: Database, files: FileStates, base_url: str = "") -> None:
+        self._database = database
+        self._files = files
+        self._base_url = base_url
+        # What a path narrows a value to depends on nothing but the two: by digest, this can never be stale.
+        self._narrowed: OrderedDict[tuple[str, str, str | None], BodyForm] = OrderedDict()
+
+    # --- the adapter -----------------------------------------------------------------------------
+
+    async def project(self, key: ProjectionKey, ctx: JsonValue) -> ProjectionRef:
+        """Point at the endpoint that answers the key; see :class:`app.domain.projection.ProjectionAdapter`."""
+        key.require(ctx)
+        path = content_path(key.task_id, LATEST, key.step if key.step is not None else CTX_NAME, Narrowing(key.path))
+        return ProjectionRef.to_query(self._base_url + path, key)
+
+    async def fetch(self, key: ProjectionKey) -> JsonValue:
+        """Return a value of the task's newest run; see :class:`app.domain.projection.ProjectionAdapter`."""
+        if not key.task_id:
+            raise InvalidKey("a projection key needs a task_id")
+        look = await self.look(key.task_id, None, CTX_NAME if key.step is None else key.step, WHOLE)
+        value = answer_value(look.answer, await self._stored_body(look))
+        found = ProjectionKey(task_id=key.task_id, path=key.path).resolve(value)
+        if found is None:
+            raise ProjectionNotFound(f"nothing is at step={key.step!r} path={key.path!r} of {key.task_id}")
+        return found.value
+
+    def pointer_line(self, ref: ProjectionRef) -> str:
+        """Say where the value can be pulled."""
+        if ref.Query is None:
+            raise InvalidKey("a query projection points at an endpoint")
+        return f"projection(mcp-query): {ref.Query.endpoint} task_id={ref.Query.key.task_id}"
+
+    # --- the debug plane -------------------------------------------------------------------------
+
+    async def list_steps(self, task_id: str, run_id: str | None, scope: Scope = OPERATOR) -> StepList:
+        """List what a run's names answer with; ``run_id`` None is the run created last.
+
+        Raises:
+            TaskNotFound, RunNotFound: no such task, or no such run of it.
+            Forbidden: the scope is another run's.
+        """
+        return StepList.model_validate_json((await self.list_json(task_id, run_id, scope)).body())
+
+    async def list_steps_by_run_id(self, run_id: str) -> StepList:
+        """List what a run's names answer with, by the run's id alone.
+
+        Raises:
+            RunNotFound: no such run.
+        """
+        async with self._database.point() as stores:
+            run = await stores.runs.find_summary(run_id)
+        if run is None:
+            raise RunNotFound(run_id)
+        return await self.list_steps(run.task_id, run_id)
+
+    async def resolve_step_name(self, task_id: str, name: str) -> str:
+        """Return the canonical name that a name or alias leads to; an unknown one leads to itself."""
+        async with self._database.point() as stores:
+            return await stores.projections.resolve_name(task_id, name)
+
+    async def list_json(self, task_id: str, run_id: str | None, scope: Scope = OPERATOR) -> Listing:
+        """List as :meth:`list_steps`, each summary already as JSON: what the hot path serves.
+
+        A constant number of queries, whatever the number of steps, and no body is loaded.
+        """
+        scope.require_run(task_id, run_id)
+        async with self._database.snapshot() as stores:
+            found = _require(await stores.projections.find_run(task_id, run_id), task_id, run_id)
+            scope.require_run(task_id, found)
+            rows = await stores.projections.list_by_name(found)
+            if scope.grant is not None:
+                rows = [row for row in rows if scope.allows(row.name)]
+            changed = [row for row in rows if row.file_path is not None and not self._is_as_written(row)]
+            answers = await stores.projections.list_answers_with_files(found) if changed else {}
+        place = Place(task_id, found, self._base_url)
+        rewritten = {row.name: self._rewrite(answers[row.name], place) for row in changed if row.name in answers}
+        base_url = self._base_url.encode()
+        return Listing(task_id, found, [rewritten.get(row.name) or row.summary(base_url) for row in rows])
+
+    async def summary(
+        self, task_id: str, run_id: str | None, name: str, narrowing: Narrowing, scope: Scope = OPERATOR
+    ) -> StepSummary:
+        """Summarise what stands under a name of a run; raises as :meth:`look`."""
+        look = await self.look(task_id, run_id, name, narrowing, scope)
+        form = look.form
+        if form.preview is None:
+            form = form._replace(preview=preview_of(await self._body_of(look)))
+        return summarize(look.answer, form, look.place, narrowing)
+
+    async def look(
+        self, task_id: str, run_id: str | None, name: str, narrowing: Narrowing, scope: Scope = OPERATOR
+    ) -> Look:
+        """Find what stands under a name, and its size and digest, without its body where that is possible.
+
+        Raises:
+            TaskNotFound, RunNotFound, StepNotFound: nothing is there; the task is judged first.
+            AttemptNotFound, OccurrenceNotFound, FileNotMaterialized: the narrowing leads to nothing.
+            PathNotFound: the path does.
+            InvalidParameter: a path with ``format=file``.
+            Forbidden: the scope does not show it.
+        """
+        if narrowing.format == "file" and narrowing.path is not None:
+            raise InvalidParameter("a path narrows the value, which format=file does not serve: leave one of them away")
+        scope.require_run(task_id, run_id)
+        async with self._database.point() as stores:
+            address, canonical, answer = await stores.projections.find(task_id, run_id, name)
+            found = _require(address, task_id, run_id)
+            scope.require_run(task_id, found)
+            scope.require(canonical)
+            if answer is None:
+                raise StepNotFound(name, found)
+            if narrowing.attempt is not None or narrowing.occurrence is not None:
+                answer = await _narrowed(stores, found, answer, narrowing)
+        look = Look(answer, stored_form(answer), Place(task_id, found, self._base_url), narrowing)
+        if narrowing.path is not None:
+            return await self._along(look, narrowing.path)
+        return look._replace(form=self._form(answer, narrowing.format))
+
+    async def serve(self, look: Look) -> Served:
+        """Load the body of a look. A file is told by the bytes that are read now.
+
+        Raises:
+            RunNotFound: the run was deleted meanwhile.
+            FileNotMaterialized: the file was removed meanwhile.
+        """
+        if look.form.file_path is None:
+            return Served(look, await self._body_of(look))
+        loaded = await asyncio.to_thread(self._files.load, look.form.file_path)
+        if loaded is not None:
+            form = look.form._replace(size_bytes=loaded.state.size_bytes, sha256=loaded.state.sha256)
+            return Served(look._replace(form=form), loaded.body)
+        if look.narrowing.format == "file":
+            raise FileNotMaterialized(look.answer.name)
+        look = look._replace(form=stored_form(look.answer))
+        return Served(look, await self._body_of(look))
+
+    # --- forms -----------------------------------------------------------------------------------
+
+    def _form(self, answer: Answer, asked: str | None) -> BodyForm:
+        if asked == "json":
+            return json_form(answer)
+        if asked == "raw":
+            return raw_form(answer)
+        state = None if answer.file_path is None else self._files.find(answer.file_path)
+        if state is not None:
+            return file_form(answer, *state)
+        if asked == "file":
+            raise FileNotMaterialized(answer.name)
+        return stored_form(answer)
+
+    async def _body_of(self, look: Look) -> bytes:
+        """Return the bytes of a look; of a file only the beginning, for its preview."""
+        if look.body is not None:
+            return look.body
+        if look.form.file_path is not None:
+            return self._files.head(look.form.file_path, PREVIEW_BYTES + 1)
+        body = await self._stored_body(look)
+        if look.narrowing.path is not None:
+            return _along(look.answer, body, look.narrowing)[0]
+        is_raw = look.narrowing.format == "raw" or (look.answer.kind is Kind.ARTIFACT and look.narrowing.format is None)
+        return raw_body(look.answer, body) if is_raw else json_body(look.answer, body)
+
+    async def _along(self, look: Look, path: str) -> Look:
+        key = (look.answer.json_sha256, path, look.narrowing.format)
+        known = self._narrowed.get(key)
+        if known is not None:
+            self._narrowed.move_to_end(key)
+            return look._replace(form=known)
+        body, content_type = _along(look.answer, await self._stored_body(look), look.narrowing)
+        form = form_of(body, content_type)
+        self._narrowed[key] = form
+        while len(self._narrowed) > _NARROWED_REMEMBERED:
+            self._narrowed.popitem(last=False)
+        return look._replace(form=form, body=body)
+
+    async def _stored_body(self, look: Look) -> bytes:
+        async with self._database.point() as stores:
+            body = await stores.outputs.body(look.answer.body_id)
+        if body is None:
+            raise RunNotFound(look.place.run_id, look.place.task_id)
+        return body
+
+    def _is_as_written(self, row: ListedRow) -> bool:
+        state = None if row.file_path is None else self._files.find(row.file_path)
+        return state is not None and state.sha256 == row.file_sha256
+
+    def _rewrite(self, answer: Answer, place: Place) -> bytes:
+        form = self._form(answer, None)
+        if form.file_path is not None:
+            form = form._replace(preview=preview_of(self._files.head(form.file_path, PREVIEW_BYTES + 1)))
+        return summary_json(summarize(answer, form, place))
+
+
+def _require(address: RunAddress, task_id: str, run_id: str | None) -> str:
+    if not address.task_exists:
+        raise TaskNotFound(task_id)
+    if address.run_id is None:
+        raise RunNotFound(run_id or LATEST, task_id)
+    return address.run_id
+
+
+async def _narrowed(stores: ReadStores, run_id: str, answer: Answer, narrowing: Narrowing) -> Answer:
+    """Find an earlier output of what answers for a name."""
+    if answer.source is Source.RESULT_REF:
+        if narrowing.occurrence is not None:
+            raise OccurrenceNotFound(answer.name, narrowing.occurrence, 0)
+        raise AttemptNotFound(answer.name, narrowing.attempt or 0, 0)
+    find = stores.outputs.find_part if answer.kind is Kind.ARTIFACT else stores.outputs.find_final
+    of_occurrence = answer
+    if narrowing.occurrence is not None:
+        found = await find(run_id, answer.name, narrowing.occurrence, None)
+        if found is None:
+            raise OccurrenceNotFound(answer.name, narrowing.occurrence, answer.occurrences or 0)
+        of_occurrence = found
+    if narrowing.attempt is None:
+        return of_occurrence
+    narrowed = await find(run_id, answer.name, narrowing.occurrence, narrowing.attempt)
+    if narrowed is None:
+        raise AttemptNotFound(answer.name, narrowing.attempt, of_occurrence.attempts or 0)
+    return narrowed
+
+
+def _along(answer: Answer, stored: bytes, narrowing: Narrowing) -> tuple[bytes, str]:
+    """Narrow a stored body along a path, and name the type of what that leads to.
+
+    Raises:
+        PathNotFound: it leads nowhere.
+    """
+    path = narrowing.path or ""
+    if not path and answer.encoding == "json" and narrowing.format != "raw":
+        return stored, JSON_TYPE
+    value = answer_value(answer, stored)
+    segments = parse_path(path)
+    found = None if segments is None else walk(value, segments)
+    if found is None:
+        raise PathNotFound(answer.name, path, explain_miss(value, path))
+    if narrowing.format == "raw" and isinstance(found.value, str):
+        return text_bytes(found.value), TEXT_TYPE
+    return render_json(found.value), JSON_TYPE
