@@ -50,6 +50,15 @@ class Settings(BaseSettings):
         description="JSON list of directories under which files may be written or read; "
         "unset: any while listening on loopback, none otherwise.",
     )
+    retention_days: float | None = Field(
+        default=None,
+        gt=0,
+        le=36_500,
+        description="Remove runs that ended this many days ago, in the background; unset: never.",
+    )
+    retention_keep_last: int = Field(
+        default=0, ge=0, description="How many of the newest runs of each task stay, whatever their age."
+    )
     log_format: Literal["console", "json"] = Field(
         default="console", description="`console` for people, `json` for machines."
     )

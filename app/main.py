@@ -10,7 +10,7 @@ import signal
 import socket
 import sys
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import uvicorn
@@ -19,11 +19,13 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.routing import Match
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app import __version__
 from app.api.answers import AnswerResponse
-from app.api.errors import domain_error, error_answer
+from app.api.data import data_router
+from app.api.errors import MethodNotAllowed, domain_error, error_answer
 from app.api.health import health_router
 from app.api.middleware import REQUEST_ID_KEY, Envelope, Guard
 from app.api.plane_docs import debug_plane_router
@@ -35,12 +37,16 @@ from app.config import Settings
 from app.domain.errors import StepplaneError
 from app.observability import set_up_logs
 from app.services.access import Access
+from app.services.appender import Appender
 from app.services.catalog import Catalog
+from app.services.data import Data
 from app.services.engine import Engine
 from app.services.file_bodies import FileBodies
 from app.services.materializer import Materializer
 from app.services.prompts import Prompts
 from app.services.query import McpQueryAdapter
+from app.services.retention import Pruned, Retention
+from app.services.status import Status
 from app.services.submissions import Submissions
 from app.storage import migrations
 from app.storage.database import Database
@@ -58,6 +64,9 @@ Operators and browsers read the **debug plane**: the outputs of a run, their siz
 The **orchestrator** creates tasks, kicks runs and dispatches steps. **Workers** fetch their prompt, follow its
 pointers, and submit.
 """.strip()
+
+
+_PRUNED_EVERY = timedelta(hours=1)
 
 
 class StartupError(Exception):
@@ -83,7 +92,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         await asyncio.to_thread(migrations.migrate, url)
-        yield
+        async with _pruning(settings, database):
+            yield
         await database.close()
 
     app = _Application(
@@ -111,6 +121,18 @@ class _Application(FastAPI):
         super().__init__(**options)
         self.outer = super().__call__
 
+    def openapi(self) -> dict[str, Any]:
+        """Describe the API, without the framework's own error that no route answers."""
+        if self.openapi_schema is None:
+            document = super().openapi()
+            for item in document["paths"].values():
+                for operation in item.values():
+                    if "HTTPValidationError" in str(operation["responses"].get("422")):
+                        del operation["responses"]["422"]
+            for name in ("HTTPValidationError", "ValidationError"):
+                document["components"]["schemas"].pop(name, None)
+        return super().openapi()
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request by what stands outermost."""
         await self.outer(scope, receive, send)
@@ -128,12 +150,15 @@ def _wire(app: _Application, settings: Settings, database: Database) -> None:
     engine = Engine(
         database, materializer, clock=_now, handle_ttl_seconds=settings.worker_token_ttl_seconds, base_url=base_url
     )
-    submissions = Submissions(database, materializer, FileBodies(settings.max_output_bytes, roots), clock=_now)
+    appender = Appender(database, materializer, clock=_now)
+    submissions = Submissions(appender, FileBodies(settings.max_output_bytes, roots))
+    data = Data(database, appender, clock=_now)
     app.include_router(debug_plane_router(query))
     app.include_router(tasks_router(engine, catalog))
     app.include_router(runs_router(engine, catalog))
-    app.include_router(worker_router(Prompts(database, query, base_url), submissions))
-    app.include_router(health_router())
+    app.include_router(worker_router(Prompts(database, query, base_url), submissions, data))
+    app.include_router(data_router(data))
+    app.include_router(health_router(Status(database, clock=_now), __version__))
     # The envelope holds the guard, and the guard all that answers.
     app.outer = Envelope(
         Guard(
@@ -145,8 +170,37 @@ def _wire(app: _Application, settings: Settings, database: Database) -> None:
     )
 
 
+@contextlib.asynccontextmanager
+async def _pruning(settings: Settings, database: Database) -> AsyncIterator[None]:
+    """Remove old runs in the background, where the settings say how old."""
+    if settings.retention_days is None:
+        yield
+        return
+    older_than = timedelta(days=settings.retention_days)
+    pruning = asyncio.create_task(
+        Retention(database, clock=_now).keep_pruning(
+            older_than, keep_last=settings.retention_keep_last, every=_PRUNED_EVERY
+        )
+    )
+    yield
+    pruning.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await pruning
+
+
 async def _answer_error(request: Request, error: Exception) -> Response:
-    return AnswerResponse(error_answer(domain_error(error), request.scope[REQUEST_ID_KEY]))
+    fact = domain_error(error)
+    if isinstance(fact, MethodNotAllowed):  # the framework names the methods of one of the path's routes only
+        fact = MethodNotAllowed(", ".join(filter(lambda method: _takes(request, method), _METHODS)))
+    return AnswerResponse(error_answer(fact, request.scope[REQUEST_ID_KEY]))
+
+
+def _takes(request: Request, method: str) -> bool:
+    scope = {**request.scope, "method": method}
+    return any(route.matches(scope)[0] is Match.FULL for route in request.app.router.routes)
+
+
+_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 
 
 def _operation_id(route: APIRoute) -> str:
@@ -174,6 +228,24 @@ def migrate(settings: Settings) -> str:
     if before == after:
         return f"{url.safe} is up to date (revision {after})"
     return f"{url.safe} was migrated from {before or 'nothing'} to revision {after}"
+
+
+def prune(settings: Settings, older_than: timedelta, *, keep_last: int = 0, dry_run: bool = False) -> Pruned:
+    """Remove runs that ended long ago; see :meth:`app.services.retention.Retention.prune`.
+
+    Raises:
+        StartupError: the database cannot be used.
+    """
+
+    async def run() -> Pruned:
+        database = open_database(parse_database_url(settings.database_url))
+        try:
+            return await Retention(database, clock=_now).prune(older_than, keep_last=keep_last, dry_run=dry_run)
+        finally:
+            await database.close()
+
+    migrate(settings)
+    return asyncio.run(run())
 
 
 def serve(settings: Settings) -> None:

@@ -7,16 +7,42 @@ import logging
 import sys
 
 import structlog
-from prometheus_client import CollectorRegistry, Counter
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 
 REGISTRY = CollectorRegistry()
 
+REQUESTS = Counter(
+    "stepplane_requests_total",
+    "Requests, by route template and status.",
+    ("method", "route", "status"),
+    registry=REGISTRY,
+)
+REQUEST_SECONDS = Histogram(
+    "stepplane_request_seconds",
+    "Time from a request to the end of its answer.",
+    ("route",),
+    buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10),
+    registry=REGISTRY,
+)
+DATABASE_SECONDS = Counter(
+    "stepplane_database_seconds_total", "Time spent in the database.", ("operation",), registry=REGISTRY
+)
+OUTPUTS = Counter(
+    "stepplane_outputs_total", "Outputs stored, by the type of their event.", ("type",), registry=REGISTRY
+)
+OUTPUT_BYTES = Counter("stepplane_output_bytes_total", "Bytes of rendered bodies stored.", registry=REGISTRY)
 MATERIALIZE_FAILURES = Counter(
     "stepplane_materialize_failures_total",
     "Files that could not be written; their submits were kept all the same.",
     ("what",),
     registry=REGISTRY,
 )
+"""All metrics count since the process started, as Prometheus expects of counters."""
+
+
+def metrics_text() -> bytes:
+    """Write every metric in Prometheus' text format."""
+    return generate_latest(REGISTRY)
 
 
 def set_up_logs(log_format: str, log_level: str) -> None:
@@ -37,7 +63,11 @@ def set_up_logs(log_format: str, log_level: str) -> None:
     renderer: structlog.typing.Processor = (
         structlog.processors.JSONRenderer()
         if log_format == "json"
-        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), pad_event_to=0)
+        else structlog.dev.ConsoleRenderer(
+            colors=sys.stderr.isatty(),
+            pad_event_to=0,
+            exception_formatter=structlog.dev.plain_traceback,  # the default one prints locals, and so bearers
+        )
     )
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],

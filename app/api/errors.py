@@ -154,4 +154,5 @@ _MESSAGES = {
     "extra_forbidden": "is no known field",
     "model_attributes_type": "must be a JSON object",
     "dict_type": "must be a JSON object",
+    "string_unicode": "must be valid Unicode, without lone surrogates",
 }

@@ -6,7 +6,6 @@ The invariant: nothing answers before the guard has judged, but the guard itself
 import re
 import secrets
 import time
-from urllib.parse import urlsplit
 
 import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -14,8 +13,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from app.api.bodies import LIMIT_KEY
 from app.api.errors import InternalError, error_answer
 from app.api.paths import canonical_path
-from app.api.steps import SCOPE_KEY
+from app.api.steps import ROUTE_KEY, SCOPE_KEY
 from app.domain.errors import Forbidden, StepplaneError, Unauthenticated
+from app.observability import REQUEST_SECONDS, REQUESTS
 from app.services.access import Access
 from app.services.scopes import OPERATOR, scope_of
 
@@ -65,6 +65,10 @@ class Envelope:
             if not status:
                 await error_answer(InternalError(), request_id).send(scope, send_marked)
         finally:
+            seconds = time.perf_counter() - began
+            route = scope.get(ROUTE_KEY) or getattr(scope.get("route"), "path", "unmatched")
+            REQUESTS.labels(scope["method"], route, status).inc()
+            REQUEST_SECONDS.labels(route).observe(seconds)
             # Reads that went well are told at debug: a line costs more than such a read itself.
             level = log.debug if scope["method"] in {"GET", "HEAD"} and status < _FAILED else log.info
             level(
@@ -73,7 +77,7 @@ class Envelope:
                 method=scope["method"],
                 path=scope["path"],
                 status=status,
-                ms=round((time.perf_counter() - began) * 1000, 1),
+                ms=round(seconds * 1000, 1),
             )
 
 
@@ -115,7 +119,7 @@ class Guard:
         if path == "/v1/healthz":
             return
         bearer = _bearer(scope)
-        if path.startswith("/v1/worker/"):
+        if path.startswith("/v1/worker/") or (path.startswith("/v1/data/") and scope["method"] == "POST"):
             if bearer is None:
                 raise Unauthenticated("this route needs the worker handle as a bearer: Authorization: Bearer wh-…")
             scope[LIMIT_KEY] = self._max_output_bytes
@@ -130,11 +134,11 @@ class Guard:
             scope[SCOPE_KEY] = OPERATOR
         else:
             scope[SCOPE_KEY] = scope_of(await self._access.worker(bearer))
-            if not (scope["method"] in {"GET", "HEAD"} and _DEBUG_PLANE.fullmatch(path)):
+            if not (scope["method"] in {"GET", "HEAD"} and _OUTPUTS.fullmatch(path)):
                 raise Forbidden("a worker handle reads the outputs of its own run, and nothing else")
 
 
-_DEBUG_PLANE = re.compile(r"/v1/tasks/[^/]+/runs/[^/]+/steps(?:/[^/]+(?:/content)?)?")
+_OUTPUTS = re.compile(r"/v1/tasks/[^/]+/runs/[^/]+/steps(?:/[^/]+(?:/content)?)?|/v1/data/[^/]+(?:/content)?")
 
 
 def _bearer(scope: Scope) -> str | None:
@@ -162,5 +166,5 @@ def _refuse_foreign_pages(scope: Scope) -> None:
         return
     headers = dict(scope["headers"])
     origin = headers.get(b"origin")
-    if origin is not None and urlsplit(origin.decode("latin-1")).netloc != headers.get(b"host", b"").decode("latin-1"):
+    if origin is not None and (b"://" not in origin or origin.partition(b"://")[2] != headers.get(b"host")):
         raise Forbidden("a page of another origin may not write here")

@@ -21,6 +21,9 @@ from app.domain.rendering import WHOLE, Narrowing, etag_of, sha256_hex
 from app.services.query import FORMATS, Look, McpQueryAdapter
 from app.services.scopes import OPERATOR, Scope
 
+ROUTE_KEY = "stepplane.route"
+"""Where a route that is answered ahead of the framework leaves its template, for the metrics."""
+
 SCOPE_KEY = "stepplane.scope"
 """Where the guard leaves what the reader may see."""
 
@@ -37,6 +40,7 @@ class DebugPlane:
         if scope["type"] == "http" and scope["method"] in {"GET", "HEAD"}:
             address = find_address(scope["path"])
             if address is not None:
+                scope[ROUTE_KEY] = _TEMPLATES[address.step is not None, address.content is not None]
                 answer = await answer_plane(self._query, scope, address)
                 await answer.send(scope, send)
                 return
@@ -58,6 +62,11 @@ def find_address(path: str) -> PlaneAddress | None:
     return None if match is None else PlaneAddress(*match.groups())
 
 
+_TEMPLATES = {
+    (False, False): "/v1/tasks/{task}/runs/{run}/steps",
+    (True, False): "/v1/tasks/{task}/runs/{run}/steps/{step}",
+    (True, True): "/v1/tasks/{task}/runs/{run}/steps/{step}/content",
+}
 _ROUTE = re.compile(r"/v1/tasks/([^/]+)/runs/([^/]+)/steps(?:/([^/]+)(/content)?)?")
 
 

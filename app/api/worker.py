@@ -1,5 +1,6 @@
 """The worker's side: fetch the prompt, stage parts, submit the OUTPUT."""
 
+import re
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request
@@ -27,23 +28,28 @@ from app.domain.errors import (
 )
 from app.domain.grants import Grant
 from app.domain.ids import check_id
+from app.domain.records import Final, Inline
 from app.domain.rendering import TEXT_TYPE, etag_of, sha256_hex
-from app.domain.requests import ResultRequest
+from app.domain.requests import DegradationRequest, ResultRequest, StatsRequest
+from app.services.data import Data
 from app.services.prompts import Prompts, WorkerPrompt
 from app.services.submissions import Submissions
 
 
-def _grant(request: Request) -> Grant:
+def grant_of(request: Request) -> Grant:
     """Return what the guard found the bearer to stand for."""
     grant: Grant = request.scope[GRANT_KEY]
     return grant
 
 
-GrantDep = Annotated[Grant, Depends(_grant)]
+GrantDep = Annotated[Grant, Depends(grant_of)]
 StepIdQuery = Annotated[
     str | None, Query(alias="task_id", description="The step (a step id) that the handle is bound to.")
 ]
 _BEARER_ERRORS = (Unauthenticated, Forbidden, InvalidId)
+_SYSTEM: dict[int | str, dict[str, Any]] = {
+    200: {"description": "The system prompt, whole.", "content": {"text/plain": {"schema": {"type": "string"}}}}
+}
 _RAW_BODY = {
     "requestBody": {
         "required": True,
@@ -52,7 +58,7 @@ _RAW_BODY = {
 }
 
 
-def worker_router(prompts: Prompts, submissions: Submissions) -> APIRouter:
+def worker_router(prompts: Prompts, submissions: Submissions, data: Data) -> APIRouter:
     """Make the routes of workers; each needs the worker handle as its bearer."""
     router = APIRouter(tags=["worker"], prefix="/v1/worker", route_class=BodyRoute)
 
@@ -61,7 +67,11 @@ def worker_router(prompts: Prompts, submissions: Submissions) -> APIRouter:
         """Fetch what to do: the directive, the view, and pointers to earlier outputs."""
         return json_response(await prompts.fetch(grant, _checked(step_id)))
 
-    @router.get("/prompt/system", response_model=None, responses=documented(*_BEARER_ERRORS, NotFound))
+    @router.get(
+        "/prompt/system",
+        response_class=Response,
+        responses=_SYSTEM | documented(*_BEARER_ERRORS, InvalidParameter, NotFound),
+    )
     async def get_system_prompt(
         grant: GrantDep,
         step_id: StepIdQuery = None,
@@ -95,7 +105,8 @@ def worker_router(prompts: Prompts, submissions: Submissions) -> APIRouter:
         verdict: Annotated[str | None, Query(description="`pass`, `blocked` or `skip`.")] = None,
     ) -> Any:
         """Submit the OUTPUT: the body is it. A JSON object or array is that value, anything else text."""
-        await submissions.submit(grant, await read_body(request), ok=ok, verdict=verdict)
+        body = await read_body(request)
+        await submissions.submit(grant, body, ok=ok, verdict=verdict, traceparent=find_traceparent(request))
         return no_content()
 
     @router.post(
@@ -104,10 +115,11 @@ def worker_router(prompts: Prompts, submissions: Submissions) -> APIRouter:
         response_model=None,
         responses=documented(*_BEARER_ERRORS, *BODY_ERRORS, RunFinished),
     )
-    async def post_result(grant: GrantDep, result: ResultRequest) -> Any:
+    async def post_result(request: Request, grant: GrantDep, result: ResultRequest) -> Any:
         """Submit the OUTPUT as a JSON value, kept as it is sent."""
         step_id = check_id("step", result.task_id)
-        await submissions.result(grant, step_id, result.attempt, result.value, ok=result.ok)
+        final = Final(content=Inline(value=result.value), ok=result.ok)
+        await submissions.result(grant, step_id, result.attempt, final, traceparent=find_traceparent(request))
         return no_content()
 
     @router.post(
@@ -123,10 +135,36 @@ def worker_router(prompts: Prompts, submissions: Submissions) -> APIRouter:
         request: Request, grant: GrantDep, name: Annotated[str, Query(description="The name of the part.")]
     ) -> Any:
         """Stage a named part of the OUTPUT; the newest of a name wins."""
-        await submissions.stage(grant, name, await read_body(request))
+        await submissions.stage(grant, name, await read_body(request), traceparent=find_traceparent(request))
+        return no_content()
+
+    said = documented(*_BEARER_ERRORS, *BODY_ERRORS, RunFinished)
+
+    @router.post("/degradation", status_code=204, response_model=None, responses=said)
+    async def report_degradation(grant: GrantDep, degradation: DegradationRequest) -> Any:
+        """Report that something was done in a lesser way; kept on the run, never an output."""
+        await data.add_degradation(grant, degradation)
+        return no_content()
+
+    @router.post("/stats", status_code=204, response_model=None, responses=said)
+    async def report_stats(grant: GrantDep, stats: StatsRequest) -> Any:
+        """Report what ran the step and what that used; shown on the step entry."""
+        await data.add_stats(grant, stats)
         return no_content()
 
     return router
+
+
+_TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+
+
+def find_traceparent(request: Request) -> str | None:
+    """Return the trace context of a request, when it is well-formed.
+
+    Source: W3C Trace Context §3.2.
+    """
+    given = request.headers.get("traceparent", "")
+    return given if _TRACEPARENT.fullmatch(given) else None
 
 
 def _checked(step_id: str | None) -> str | None:

@@ -87,6 +87,7 @@ class Answer(NamedTuple):
     truncated: bool
     file_path: str | None = None
     file_sha256: str | None = None
+    step_name: str | None = None
 
     @property
     def is_text(self) -> bool:
@@ -138,14 +139,14 @@ def form_of(body: bytes, content_type: str) -> BodyForm:
     return BodyForm(len(body), sha256_hex(body), content_type, preview_of(body))
 
 
-def answer_value(answer: Answer, body: bytes) -> JsonValue:
+def value_of(encoding: str, body: bytes) -> JsonValue:
     """Return the value that a stored body holds."""
-    return body.decode() if answer.encoding == "text" else parse_rendered(body)
+    return body.decode() if encoding == "text" else parse_rendered(body)
 
 
-def json_body(answer: Answer, body: bytes) -> bytes:
+def rendered_value(encoding: str, body: bytes) -> bytes:
     """Turn a stored body into the value as rendered JSON."""
-    return body if answer.encoding == "json" else render_json(body.decode())
+    return body if encoding == "json" else render_json(body.decode())
 
 
 def raw_body(answer: Answer, body: bytes) -> bytes:

@@ -13,7 +13,7 @@ from pydantic import Field, PrivateAttr
 
 from app.domain.context import EVERYTHING, ContextPolicy, find_ctx_faults
 from app.domain.errors import InvalidBlueprint
-from app.domain.faults import Fault, Place, must_be, nearest, read, refuse, told
+from app.domain.faults import Fault, Place, must_be, read, refuse, told
 from app.domain.flow import FlowNode, Name, Part, StepName, read_flow
 from app.domain.paths import quoted
 from app.domain.placement import ProjectionPlacement, find_fault
@@ -180,16 +180,19 @@ def _cross_faults(blueprint: Blueprint) -> Iterator[Fault]:
     metas = [meta.name for meta in blueprint.metas]
     yield from _doubles("agents", [agent.name for agent in blueprint.agents])
     yield from _doubles("metas", metas)
+    hint = f"; there are {', '.join(map(quoted, metas[:_MOST_HINTS]))}" if metas else ""
     known_metas = frozenset(metas)
     for index, agent in enumerate(blueprint.agents):
         meta = agent.meta or AgentMeta()
         if meta.meta_ref is not None and meta.meta_ref not in known_metas:
-            hint = f"; the nearest is {quoted(nearest(meta.meta_ref, metas))}" if metas else ""
             yield told(("agents", index, "meta", "meta_ref"), f"names no meta: {quoted(meta.meta_ref)}{hint}")
         yield from _ctx_faults(meta.ctx, ("agents", index, "meta", "ctx"))
     for index, shared in enumerate(blueprint.metas):
         yield from _ctx_faults(shared.ctx, ("metas", index, "ctx"))
     yield from _ctx_faults(blueprint.default_agent_ctx, ("default_agent_ctx",))
+
+
+_MOST_HINTS = 10
 
 
 def _doubles(field: str, names: list[str]) -> Iterator[Fault]:

@@ -24,6 +24,9 @@ MOST_FAULTS = 100
 TOLD = "told"
 """The kind of a fault whose sentence was written where it was found; validators raise it as a custom error."""
 
+UNKNOWN_WORD = "unknown_word"
+"""The kind of a fault where one of a few words should stand; its context is those words."""
+
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
 
@@ -43,6 +46,9 @@ class Fault(NamedTuple):
             return str(self.context)
         if self.kind == "extra_forbidden":
             return f"is no known field; the nearest is {quoted(nearest(str(self.place[-1]), self.context))}"
+        if self.kind == UNKNOWN_WORD:
+            close = nearest(self.given, self.context)
+            return f"must be one of {', '.join(self.context)}; the nearest to {quoted(self.given)} is {close}"
         if self.kind in _SENTENCES:
             return _SENTENCES[self.kind]
         return must_be(_EXPECTED.get(self.kind, "valid"), self.given)

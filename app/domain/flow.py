@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictInt, StringConstraints
 from pydantic_core import PydanticCustomError
 
-from app.domain.faults import MOST_FAULTS, TOLD, Fault, Place, must_be, nearest, read, refuse, told
+from app.domain.faults import MOST_FAULTS, TOLD, UNKNOWN_WORD, Fault, Place, must_be, read, refuse, told
 from app.domain.ids import MAX_NAME_BYTES
 from app.domain.paths import parse_flow_path, quoted
 from app.domain.values import MAX_DEPTH, JsonValue
@@ -289,11 +289,12 @@ class _Visit:
         if isinstance(kind, str) and kind in _NODES:
             return _NODES[kind]
         kinds = ", ".join(_NODES)
-        if not isinstance(kind, str):
-            message = f"must be one of {kinds}" if "kind" in self.raw else f"is missing: it must be one of {kinds}"
+        if isinstance(kind, str):
+            self.faults.append(Fault(("kind",), UNKNOWN_WORD, kind, tuple(_NODES)))
+        elif "kind" in self.raw:
+            self.faults.append(told(("kind",), f"must be one of {kinds}"))
         else:
-            message = f"must be one of {kinds}; the nearest to {quoted(kind)} is {nearest(kind, _NODES)}"
-        self.faults.append(told(("kind",), message))
+            self.faults.append(told(("kind",), f"is missing: it must be one of {kinds}"))
         return None
 
 

@@ -78,6 +78,12 @@ def check_name(name: str) -> str:
     return name
 
 
+def is_output_id(given: str) -> bool:
+    """Tell whether this may be an output's id rather than a producer's name."""
+    prefix = _PREFIXES["output"]
+    return given.startswith(prefix) and _TAIL.fullmatch(given, len(prefix)) is not None
+
+
 def is_name(name: str) -> bool:
     """Tell whether a step or a part can bear this name."""
     try:

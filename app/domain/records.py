@@ -7,12 +7,15 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from app.domain.values import JsonValue
 
 MAX_COUNT = 2**31 - 1
 """The largest attempt or occurrence number a database column holds."""
+
+Text = Annotated[str, StringConstraints(min_length=0)]
+"""Valid Unicode: any constraint makes pydantic refuse the lone surrogates that no database column holds."""
 
 
 class _Record(BaseModel):
@@ -146,6 +149,11 @@ class StepEntry(_Record):
     worker_kind: str | None = Field(default=None, description="What kind of worker ran it, if it said so.")
     model: str | None = Field(default=None, description="Which model it used, if it said so.")
     usage: Usage | None = Field(default=None, description="What it used, if it said so.")
+    num_turns: int | None = Field(
+        default=None,
+        exclude_if=lambda turns: turns is None,
+        description="How many turns it took; left out unless told.",
+    )
 
 
 class RunSummary(_Record):
@@ -196,7 +204,7 @@ class RunOutcome(_Record):
     result: Any = Field(
         default=None, description="The run's result, any JSON value; becomes its `result_ref`. Absent: none."
     )
-    error: str | None = Field(default=None, description="What went wrong.")
+    error: Text | None = Field(default=None, description="What went wrong.")
 
     @property
     def has_result(self) -> bool:
@@ -282,6 +290,11 @@ class OutputRecord(_Record):
     event: OutputEvent = Field(description="What was emitted.")
     parent_refs: list[str] = Field(description="Ids of the outputs it was made from.")
     created_at: str = Field(description="When it was appended.")
+    traceparent: str | None = Field(
+        default=None,
+        exclude_if=lambda header: header is None,
+        description="The W3C trace context that its worker sent along; left out where it sent none.",
+    )
 
 
 def wire_time(moment: datetime) -> str:

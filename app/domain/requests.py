@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from app.domain.records import MAX_COUNT, OutputEvent, StepEntry, Usage
+from app.domain.records import MAX_COUNT, OutputEvent, StepEntry, Text, Usage
 from app.domain.values import JsonValue
 
 MAX_TTL_SECONDS = 365 * 86_400
@@ -20,7 +20,7 @@ class _Request(BaseModel):
 class NewTask(_Request):
     """A piece of work to create."""
 
-    goal: str | None = Field(default=None, description="What it is for, in a sentence.")
+    goal: Text | None = Field(default=None, description="What it is for, in a sentence.")
     blueprint: JsonValue = Field(
         default=None,
         description='A Blueprint, or `{"kind": "inline", "value": <Blueprint>}`. Absent: a ref is a name.',
@@ -28,8 +28,8 @@ class NewTask(_Request):
     init_ctx: JsonValue = Field(
         default=None, description="The flow's initial ctx, any JSON value; kept, not interpreted."
     )
-    project_root: str | None = Field(default=None, description="Absolute path of the project that the task works on.")
-    work_dir: str | None = Field(default=None, description="Absolute path of the directory that its workers work in.")
+    project_root: Text | None = Field(default=None, description="Absolute path of the project that the task works on.")
+    work_dir: Text | None = Field(default=None, description="Absolute path of the directory that its workers work in.")
     task_metadata: JsonValue = Field(default=None, description="Anything to attach; shown to workers.")
     start: bool = Field(default=True, description="Kick the first run at once.")
 
@@ -113,19 +113,28 @@ class DegradationRequest(_Request):
 class StatsRequest(_Request):
     """What a worker says of itself."""
 
-    worker_kind: str | None = Field(default=None, description="What kind of worker ran the step.")
-    model: str | None = Field(default=None, description="Which model it used.")
+    worker_kind: Text | None = Field(default=None, description="What kind of worker ran the step.")
+    model: Text | None = Field(default=None, description="Which model it used.")
     usage: Usage | None = Field(default=None, description="What it used.")
     num_turns: int | None = Field(default=None, ge=0, le=MAX_COUNT, description="How many turns it took.")
 
 
-class EmitRequest(_Request):
-    """An event to append to the store."""
+class NamedEmitRequest(_Request):
+    """An event to append to the store, its producer named elsewhere."""
 
     task_id: str = Field(description="The step (a step id) that the handle is bound to.")
     attempt: int = Field(ge=1, le=MAX_COUNT, description="The attempt that the handle is bound to.")
-    producer_agent: str = Field(description="The producer name to emit under.")
     event: OutputEvent = Field(description="The event.")
     parent_refs: list[str] = Field(
         default_factory=list, max_length=1000, description="Ids of the outputs it was made from."
     )
+
+    def under(self, producer_agent: str) -> "EmitRequest":
+        """Name the producer."""
+        return EmitRequest.model_construct(**dict(self), producer_agent=producer_agent)
+
+
+class EmitRequest(NamedEmitRequest):
+    """An event to append to the store."""
+
+    producer_agent: str = Field(description="The producer name to emit under.")

@@ -145,6 +145,8 @@ class Engine:
             _require_alive(stores.runs.lock(run_id))
             attempt, occurrence = _numbers(stores, run_id, step_id, name, request)
             view = _view(launch, request, Identity(step_id, request.ref, attempt, run_id))
+            _check_root("ctx.work_dir", view.work_dir)
+            _check_root("ctx.project_root", view.project_root)
             dispatch = NewDispatch(
                 run_id=run_id,
                 step_id=step_id,
@@ -261,7 +263,7 @@ def _names(entry: StepName) -> StepNames:
 
 
 def _check_root(field: str, given: str | None) -> None:
-    if given and (not given.startswith("/") or "\x00" in given):
+    if given and (not given.startswith("/") or "\x00" in given or given.encode("utf-8", "ignore").decode() != given):
         fault = {"path": f"$.{field}", "message": "must be an absolute path"}
         raise InvalidRequest(f"{field} must be an absolute path", [fault])
 

@@ -13,9 +13,9 @@ from app.domain.grants import Grant
 from app.domain.records import StepPointer
 from app.domain.rendering import sha256_hex
 from app.domain.values import JsonValue, parse_json
+from app.services.appender import require_bound
 from app.services.query import McpQueryAdapter
 from app.services.scopes import scope_of
-from app.services.submissions import require_bound
 from app.storage.database import Database
 
 MAX_INLINE_SYSTEM_BYTES = 25_600

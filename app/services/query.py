@@ -13,16 +13,16 @@ from app.domain.answers import (
     Answer,
     BodyForm,
     Place,
-    answer_value,
     file_form,
     form_of,
-    json_body,
     json_form,
     raw_body,
     raw_form,
+    rendered_value,
     stored_form,
     summarize,
     summary_json,
+    value_of,
 )
 from app.domain.errors import (
     AttemptNotFound,
@@ -123,7 +123,7 @@ class McpQueryAdapter:
         if not key.task_id:
             raise InvalidKey("a projection key needs a task_id")
         look = await self.look(key.task_id, None, CTX_NAME if key.step is None else key.step, WHOLE)
-        value = answer_value(look.answer, await self._stored_body(look))
+        value = value_of(look.answer.encoding, await self._stored_body(look))
         found = ProjectionKey(task_id=key.task_id, path=key.path).resolve(value)
         if found is None:
             raise ProjectionNotFound(f"nothing is at step={key.step!r} path={key.path!r} of {key.task_id}")
@@ -174,7 +174,7 @@ class McpQueryAdapter:
             scope.require_run(task_id, found)
             rows = await stores.projections.list_by_name(found)
             if scope.grant is not None:
-                rows = [row for row in rows if scope.allows(row.name)]
+                rows = [row for row in rows if scope.allows(*row.names)]
             changed = [row for row in rows if row.file_path is not None and not self._is_as_written(row)]
             answers = await stores.projections.list_answers_with_files(found) if changed else {}
         place = Place(task_id, found, self._base_url)
@@ -211,7 +211,7 @@ class McpQueryAdapter:
             address, canonical, answer = await stores.projections.find(task_id, run_id, name)
             found = _require(address, task_id, run_id)
             scope.require_run(task_id, found)
-            scope.require(canonical)
+            scope.require(canonical, canonical if answer is None else answer.step_name)
             if answer is None:
                 raise StepNotFound(name, found)
             if narrowing.attempt is not None or narrowing.occurrence is not None:
@@ -263,7 +263,7 @@ class McpQueryAdapter:
         if look.narrowing.path is not None:
             return _along(look.answer, body, look.narrowing)[0]
         is_raw = look.narrowing.format == "raw" or (look.answer.kind is Kind.ARTIFACT and look.narrowing.format is None)
-        return raw_body(look.answer, body) if is_raw else json_body(look.answer, body)
+        return raw_body(look.answer, body) if is_raw else rendered_value(look.answer.encoding, body)
 
     async def _along(self, look: Look, path: str) -> Look:
         key = (look.answer.json_sha256, path, look.narrowing.format)
@@ -334,7 +334,7 @@ def _along(answer: Answer, stored: bytes, narrowing: Narrowing) -> tuple[bytes, 
     path = narrowing.path or ""
     if not path and answer.encoding == "json" and narrowing.format != "raw":
         return stored, JSON_TYPE
-    value = answer_value(answer, stored)
+    value = value_of(answer.encoding, stored)
     segments = parse_path(path)
     found = None if segments is None else walk(value, segments)
     if found is None:

@@ -3,9 +3,9 @@
 The invariant: deny by default; a scope that is not the operator's names exactly one run.
 """
 
-from collections.abc import Collection
 from typing import NamedTuple
 
+from app.domain.answers import CTX_NAME
 from app.domain.context import ContextPolicy
 from app.domain.errors import Forbidden
 from app.domain.grants import Grant
@@ -28,19 +28,26 @@ class Scope(NamedTuple):
         if task_id != self.grant.task_id or (run_id is not None and run_id != self.grant.run_id):
             raise Forbidden("a worker handle reads the outputs of its own run alone")
 
-    def allows(self, name: str, names_of_step: Collection[str] = ()) -> bool:
-        """Tell whether what stands under a canonical name may be seen. A worker always sees its own step."""
-        if self.grant is None or self.policy is None:
-            return True
-        return name == self.grant.name or self.policy.allows(name, names_of_step)
+    def allows(self, name: str, step_name: str | None = None) -> bool:
+        """Tell whether what stands under a canonical name may be seen. A worker always sees its own step.
 
-    def require(self, name: str) -> None:
+        Args:
+            name: of a step or an artifact.
+            step_name: of the step that put it out; an artifact may be seen, or not, as its step may.
+        """
+        if self.grant is None or self.policy is None or name == self.grant.name:
+            return True
+        if name == CTX_NAME and self.policy.steps_exclude:
+            return False  # the whole result holds what the excluded steps put out
+        return self.policy.allows(name, (step_name or name,))
+
+    def require(self, name: str, step_name: str | None = None) -> None:
         """Hold a worker to the steps that its policy allows.
 
         Raises:
             Forbidden: this one is not among them; whether it has an output is not told.
         """
-        if not self.allows(name):
+        if not self.allows(name, step_name):
             raise Forbidden("this step's context policy does not show it the output of that name")
 
 

@@ -10,6 +10,7 @@ from sqlalchemy import Connection, bindparam, func, insert, select, update
 
 from app.domain.grants import Grant
 from app.domain.records import RunStatus, StepEntry, StepStatus, Usage, elapsed_ms
+from app.domain.requests import StatsRequest
 from app.storage.reader import Reader, Row
 from app.storage.tables import dispatches, runs, shown, stored
 
@@ -75,10 +76,18 @@ class DispatchWrites:
         """Note what the newest Final of an attempt said."""
         self._connection.execute(_COMPLETE, {"of_step": step_id, "of_attempt": attempt, "said": status, "at": at})
 
-    def add_stats(self, step_id: str, attempt: int, stats: dict[str, str]) -> None:
-        """Keep what a worker says of itself."""
-        at = (dispatches.c.step_id == step_id, dispatches.c.attempt == attempt)
-        self._connection.execute(update(dispatches).where(*at).values(stats))
+    def add_stats(self, step_id: str, attempt: int, stats: StatsRequest, usage: str | None) -> None:
+        """Keep what a worker says of itself; what it does not say stays as it was."""
+        said = {
+            "worker_kind": None if stats.worker_kind is None else stored(stats.worker_kind),
+            "model": None if stats.model is None else stored(stats.model),
+            "usage": usage,
+            "num_turns": stats.num_turns,
+        }
+        given = {column: item for column, item in said.items() if item is not None}
+        if given:
+            at = (dispatches.c.step_id == step_id, dispatches.c.attempt == attempt)
+            self._connection.execute(update(dispatches).where(*at).values(given))
 
 
 class DispatchReads:
@@ -138,6 +147,7 @@ _ENTRIES = (
         _d.worker_kind,
         _d.model,
         _d.usage,
+        _d.num_turns,
     )
     .where(_d.run_id == bindparam("run_id"))
     .order_by(_d.seq)
@@ -165,11 +175,13 @@ _PROMPT = select(_d.directive, _d.system).where(_d.step_id == bindparam("step_id
 
 
 def _entry(row: Row) -> StepEntry:
-    step_id, step_ref, name, status, attempt, occurrence, started_at, completed_at, worker_kind, model, usage = row
+    step_id, step_ref, name, status, attempt, occurrence, started_at, completed_at, *said = row
+    worker_kind, model, usage, num_turns = said
     extra: dict[str, Any] = {
         "worker_kind": None if worker_kind is None else shown(worker_kind),
         "model": None if model is None else shown(model),
         "usage": None if usage is None else Usage.model_validate_json(usage),
+        "num_turns": num_turns,
     }
     return StepEntry.model_construct(
         step_id=step_id,

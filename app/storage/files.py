@@ -6,22 +6,21 @@ whatever links stand in the way; a reader of a final name sees one whole content
 
 import asyncio
 import contextlib
+import errno
 import os
 import secrets
-from collections.abc import Sequence
+import stat
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
-from app.domain.errors import InvalidKey, ProjectionIo, ProjectionNotFound, ProjectionSerialize
+from app.domain.errors import InvalidJson, InvalidKey, ProjectionIo, ProjectionNotFound, ProjectionSerialize
 from app.domain.placement import ProjectionPlacement, check_file_name
 from app.domain.projection import ProjectionKey, ProjectionRef
 from app.domain.rendering import read_submission, render_json, render_submission, text_bytes
 from app.domain.values import JsonValue, parse_json
 
 CTX_STEM = "_ctx"
-_CHUNK_BYTES = 256 * 1024
-_RACY_NS = 2_000_000_000
-_REMEMBERED = 50_000
 
 
 class FileProjectionAdapter:
@@ -43,8 +42,9 @@ class FileProjectionAdapter:
         self._allowed_roots = allowed_roots
 
     async def project(self, key: ProjectionKey, ctx: JsonValue) -> ProjectionRef:
-        """Write the slice of a ctx that the key addresses to its file; see :class:`ProjectionAdapter`."""
-        value = key.require(ctx)
+        """Write the step that the key addresses to its file, whole: ``fetch`` narrows; see :class:`ProjectionAdapter`."""
+        key.require(ctx)
+        value = key.model_copy(update={"path": None}).require(ctx)
         front = {"task_id": key.task_id} | ({"step": key.step} if key.step is not None else {})
         return await self._write(key.task_id, _file_name(key), render_submission(front, value))
 
@@ -52,14 +52,14 @@ class FileProjectionAdapter:
         """Read a materialized value back, and narrow it along the key's path; see :class:`ProjectionAdapter`."""
         path = self._target(key.task_id, _file_name(key))
         try:
-            body = await asyncio.to_thread(_read_file, path)
+            body = await asyncio.to_thread(_read_file, self._root, self._placement.relative_dir(key.task_id), path.name)
         except FileNotFoundError as error:
             raise ProjectionNotFound(f"no file is materialized at {path}") from error
-        except OSError as error:
-            raise ProjectionIo(f"{path} cannot be read: {error.strerror}") from error
+        except (OSError, ValueError) as error:  # ValueError: a root with a NUL in it
+            raise ProjectionIo(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
         try:
             value = parse_json(read_submission(body))
-        except ValueError as error:
+        except InvalidJson as error:
             raise ProjectionSerialize(f"{path} does not hold rendered JSON") from error
         return ProjectionKey(task_id=key.task_id, path=key.path).require(value)
 
@@ -95,10 +95,10 @@ class FileProjectionAdapter:
         """
         if name in {f"{CTX_STEM}.md", f"{canonical}.md"}:
             raise InvalidKey(f"a part may not be called {name!r}: that file is the step's own")
-        return await self._write(task_id, name, text_bytes(value) if isinstance(value, str) else render_json(value))
+        body = text_bytes(value) if isinstance(value, str) else render_json(value)
+        return await self._write(task_id, check_file_name(name), body)
 
     def _target(self, task_id: str, file_name: str) -> Path:
-        check_file_name(file_name)
         directory = Path(self._placement.target_dir(str(self._root), check_file_name(task_id)))
         _check_allowed(self._root, self._allowed_roots)
         return directory / file_name
@@ -109,16 +109,18 @@ class FileProjectionAdapter:
             path = await asyncio.to_thread(
                 _replace_file, self._root, self._placement.relative_dir(task_id), target.name, body
             )
-        except OSError as error:
-            raise ProjectionIo(f"{target} cannot be written: {error.strerror or error}") from error
+        except (OSError, ValueError) as error:  # ValueError: a root with a NUL in it
+            raise ProjectionIo(f"{target} cannot be written: {getattr(error, 'strerror', None) or error}") from error
         return ProjectionRef.to_file(path)
 
 
 def _file_name(key: ProjectionKey) -> str:
-    return f"{CTX_STEM if key.step is None else key.step}.md"
+    return f"{check_file_name(CTX_STEM if key.step is None else key.step)}.md"
 
 
 def _check_allowed(root: Path, allowed_roots: Sequence[Path] | None) -> None:
+    if not root.is_absolute():
+        raise InvalidKey(f"{root} is no absolute path")
     if allowed_roots is None:
         return
     real = Path(os.path.realpath(root))
@@ -126,8 +128,9 @@ def _check_allowed(root: Path, allowed_roots: Sequence[Path] | None) -> None:
         raise InvalidKey(f"{root} lies under none of the projection_roots")
 
 
-def _replace_file(root: Path, components: Sequence[str], file_name: str, body: bytes) -> str:
-    """Write a file below a root by an atomic replace, and return its real path.
+@contextlib.contextmanager
+def _directory(root: Path, components: Sequence[str], *, make: bool) -> Iterator[int]:
+    """Open a directory below a root, and make it where it is missing if that is wanted.
 
     Every directory below the root is opened relative to the one above and never through a link, so a link that
     stands there, or is put there meanwhile, is refused by the kernel.
@@ -136,10 +139,17 @@ def _replace_file(root: Path, components: Sequence[str], file_name: str, body: b
         directory = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
         stack.callback(os.close, directory)
         for component in components:
-            with contextlib.suppress(FileExistsError):
-                os.mkdir(component, dir_fd=directory)
+            if make:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(component, dir_fd=directory)
             directory = os.open(component, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=directory)
             stack.callback(os.close, directory)
+        yield directory
+
+
+def _replace_file(root: Path, components: Sequence[str], file_name: str, body: bytes) -> str:
+    """Write a file below a root by an atomic replace, and return its real path."""
+    with _directory(root, components, make=True) as directory:
         temporary = f".{secrets.token_hex(8)}.tmp"
         try:
             handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666, dir_fd=directory)
@@ -155,7 +165,13 @@ def _replace_file(root: Path, components: Sequence[str], file_name: str, body: b
     return "/".join([os.path.realpath(root).rstrip("/"), *components, file_name])
 
 
-def _read_file(path: Path) -> bytes:
-    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
-    with os.fdopen(handle, "rb") as file:
-        return file.read()
+def _read_file(root: Path, components: Sequence[str], file_name: str) -> bytes:
+    """Read a regular file below a root."""
+    with _directory(root, components, make=False) as directory, contextlib.ExitStack() as stack:
+        # Without O_NONBLOCK a named pipe put in the file's place would be waited for.
+        handle = os.open(file_name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=directory)
+        stack.callback(os.close, handle)
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file")
+        with os.fdopen(handle, "rb", closefd=False) as file:
+            return file.read()

@@ -3,9 +3,10 @@
 The invariant: a row that is here never changes, but for the file that its newest Final was materialized to.
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Select, bindparam, insert, select, update
+from sqlalchemy import Connection, Select, bindparam, func, insert, select, update
 
 from app.domain.answers import Answer, RenderedOutput
 from app.domain.records import Kind, Source
@@ -51,7 +52,28 @@ class NewOutput(NamedTuple):
     ok: bool | None
     event: str
     parent_refs: str
+    traceparent: str | None
     created_at: str
+
+
+class KeptOutput(NamedTuple):
+    """An output with its body; ``event`` and ``parent_refs`` are JSON."""
+
+    id: str
+    run_id: str
+    step_id: str
+    step_name: str
+    attempt: int
+    type: str
+    name: str
+    producer: str
+    event: str
+    parent_refs: str
+    traceparent: str | None
+    created_at: str
+    encoding: str
+    json_sha256: str
+    body: bytes
 
 
 class OutputWrites:
@@ -88,7 +110,7 @@ class OutputWrites:
         seq: int | None = self._connection.execute(statement, given).scalar_one_or_none()
         return seq
 
-    def find_unknown(self, output_ids: list[str]) -> str | None:
+    def find_unknown(self, output_ids: Sequence[str]) -> str | None:
         """Return the first of these ids that no output has."""
         for output_id in output_ids:
             if self._connection.execute(_EXISTS, {"id": output_id}).first() is None:
@@ -106,6 +128,31 @@ class OutputReads:
         """Return a body; None when its run was deleted meanwhile."""
         row = await self._reader.first(_BODY, body_id=body_id)
         return None if row is None else bytes(row[0])
+
+    async def count(self) -> int:
+        """Count all outputs."""
+        row = await self._reader.first(_COUNT)
+        return 0 if row is None else row[0]
+
+    async def get(self, output_id: str) -> KeptOutput | None:
+        """Return an output by its id."""
+        return _kept(await self._reader.first(_GET, id=output_id))
+
+    async def get_latest_by_name(self, name: str, run_id: str | None = None) -> KeptOutput | None:
+        """Return the newest output of a producer: over all runs, or of one."""
+        if run_id is None:
+            return _kept(await self._reader.first(_LATEST, producer=stored(name)))
+        return _kept(await self._reader.first(_LATEST_IN_RUN, producer=stored(name), run_id=run_id))
+
+    async def get_latest_by_name_in_run(self, step_id: str, attempt: int, name: str) -> KeptOutput | None:
+        """Return the newest output of a producer in one attempt of a step, and so in one run."""
+        row = await self._reader.first(_LATEST_OF_ATTEMPT, step_id=step_id, attempt=attempt, producer=stored(name))
+        return _kept(row)
+
+    async def list_for_attempt(self, step_id: str, attempt: int) -> list[KeptOutput]:
+        """List the outputs of one attempt of a step, in the order in which they were appended."""
+        rows = await self._reader.all(_OF_ATTEMPT, step_id=step_id, attempt=attempt)
+        return [kept for kept in map(_kept, rows) if kept is not None]
 
     async def find_final(self, run_id: str, name: str, occurrence: int | None, attempt: int | None) -> Answer | None:
         """Return the newest Final of a name: of one occurrence, of one attempt, or of the newest that has one.
@@ -146,7 +193,7 @@ def answer_of(name: str, kind: Kind, source: Source, columns: Row) -> Answer:
         ok,
         step_id,
         step_ref,
-        _step_name,
+        step_name,
         attempt,
         occurrence,
         submitted_at,
@@ -183,6 +230,7 @@ def answer_of(name: str, kind: Kind, source: Source, columns: Row) -> Answer:
         truncated=bool(truncated),
         file_path=file_path,
         file_sha256=file_sha256,
+        step_name=None if step_name is None else shown(step_name),
     )
 
 
@@ -202,6 +250,18 @@ def _rendered_columns(rendered: RenderedOutput | None, body_id: int | None) -> d
     }
 
 
+def _kept(row: Row | None) -> KeptOutput | None:
+    if row is None:
+        return None
+    kept = KeptOutput(*row)
+    return kept._replace(
+        step_name=shown(kept.step_name),
+        name=shown(kept.name),
+        producer=shown(kept.producer),
+        body=bytes(kept.body),
+    )
+
+
 _ADD_BODY = insert(bodies).returning(bodies.c.id)
 _APPEND = insert(outputs).returning(outputs.c.seq)
 _ATTACH = (
@@ -214,6 +274,15 @@ _DETACH = update(outputs).where(*_of_step, _a.file_path.is_not(None)).values(fil
 _NEWEST_FINAL = select(_a.seq).where(*_of_step).order_by(_a.attempt.desc(), _a.seq.desc()).limit(1)
 _NEWEST_PART = select(_a.seq).where(*_of_step).order_by(_a.seq.desc()).limit(1)
 _EXISTS = select(_a.seq).where(_a.id == bindparam("id"))
+_keeping: Select[Any] = select(
+    *(_a[column] for column in KeptOutput._fields if column != "body"), bodies.c.data
+).select_from(outputs.join(bodies, bodies.c.id == _a.body_id))
+_COUNT = select(func.count()).select_from(outputs)
+_GET = _keeping.where(_a.id == bindparam("id"))
+_LATEST = _keeping.where(_a.producer == bindparam("producer")).order_by(_a.seq.desc()).limit(1)
+_LATEST_IN_RUN = _LATEST.where(_a.run_id == bindparam("run_id"))
+_OF_ATTEMPT = _keeping.where(_a.step_id == bindparam("step_id"), _a.attempt == bindparam("attempt")).order_by(_a.seq)
+_LATEST_OF_ATTEMPT = _LATEST.where(_a.step_id == bindparam("step_id"), _a.attempt == bindparam("attempt"))
 _BODY = select(bodies.c.data).where(bodies.c.id == bindparam("body_id"))
 
 _of_name = (_a.run_id == bindparam("run_id"), _a.name == bindparam("name"))

@@ -4,6 +4,7 @@ The invariant: a connection that broke becomes :class:`Unavailable`, and the nex
 """
 
 import contextlib
+import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -13,6 +14,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
 from app.domain.errors import Unavailable
+from app.observability import DATABASE_SECONDS
 from app.storage.reader import Row
 from app.storage.stores import ReadStores, WriteStores
 from app.storage.urls import DatabaseUrl
@@ -38,20 +40,20 @@ class PostgresDatabase:
     @contextlib.asynccontextmanager
     async def snapshot(self) -> AsyncIterator[ReadStores]:
         """Open stores whose reads all see one state."""
-        with _reachable():
+        with _reachable("read"):
             async with self._snapshots.connect() as connection:
                 yield ReadStores(_PostgresReader(connection))
 
     @contextlib.asynccontextmanager
     async def point(self) -> AsyncIterator[ReadStores]:
         """Open stores each of whose reads sees the newest state."""
-        with _reachable():
+        with _reachable("read"):
             async with self._points.connect() as connection:
                 yield ReadStores(_PostgresReader(connection))
 
     async def write(self, work: Callable[[WriteStores], T]) -> T:
         """Run ``work`` in a transaction of its own."""
-        with _reachable():
+        with _reachable("write"):
             async with self._engine.begin() as connection:
                 return await connection.run_sync(lambda inner: work(WriteStores(inner)))
 
@@ -74,8 +76,9 @@ class _PostgresReader:
 
 
 @contextlib.contextmanager
-def _reachable() -> Iterator[None]:
-    """Turn a lost or refused connection into the fact that it is."""
+def _reachable(operation: str) -> Iterator[None]:
+    """Time an operation, and turn a lost or refused connection into the fact that it is."""
+    began = time.perf_counter()
     try:
         yield
     except DBAPIError as error:
@@ -84,6 +87,8 @@ def _reachable() -> Iterator[None]:
         raise
     except (OSError, PoolTimeout) as error:
         raise Unavailable from error
+    finally:
+        DATABASE_SECONDS.labels(operation).inc(time.perf_counter() - began)
 
 
 def _is_about_a_statement(error: DBAPIError) -> bool:

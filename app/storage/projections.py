@@ -140,10 +140,16 @@ class ListedRow(NamedTuple):
     submitted_at: str | None
     file_path: str | None
     file_sha256: str | None
+    step_name: str | None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Its name, and that of the step that put it out: a policy may speak of either."""
+        return (shown(self.name),) if self.step_name is None else (shown(self.name), shown(self.step_name))
 
     def summary(self, base_url: bytes) -> bytes:
         """Join the pieces to the summary's JSON."""
-        _, head, tail, attempts, occurrence, occurrences, submitted_at, _, _ = self
+        _, head, tail, attempts, occurrence, occurrences, submitted_at, *_ = self
         if attempts is None:
             return b"".join((head, base_url, tail, _NO_COUNTS))
         counts = f'{attempts},"occurrence":{occurrence},"occurrences":{occurrences},"submitted_at":"{submitted_at}"}}'
@@ -278,6 +284,7 @@ _LIST = (
         _p.created_at,
         _p.file_path,
         _p.file_sha256,
+        _p.step_name,
     )
     .where(_p.run_id == bindparam("run_id"), _p.visibility == LISTED)
     .order_by(_p.name)

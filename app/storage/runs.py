@@ -5,7 +5,7 @@ The invariant: a terminal run never changes again, and the order of runs is that
 
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, bindparam, delete, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
 
 from app.domain.errors import RunNotFound
 from app.domain.records import RunStatus, RunSummary
@@ -71,6 +71,11 @@ class RunWrites:
         """Keep what a worker reported as done in a lesser way."""
         self._connection.execute(insert(degradations).values(run_id=run_id, record=compact_json(record).decode()))
 
+    def measure(self, run_id: str) -> int:
+        """Count the bytes of the bodies of a run."""
+        size: int | None = self._connection.execute(_BODY_BYTES, {"run_id": run_id}).scalar_one()
+        return size or 0
+
     def delete(self, run_id: str) -> None:
         """Remove a run and all that hangs on it; its files stay where they are."""
         for table in (projections, outputs, bodies, dispatches, degradations):
@@ -106,6 +111,18 @@ class RunReads:
         row = await self._reader.first(_SUMMARY, run_id=run_id)
         return None if row is None else _summary(row)
 
+    async def count_by_status(self) -> dict[str, int]:
+        """Count all runs, by status."""
+        return {row[0]: row[1] for row in await self._reader.all(_COUNT_BY_STATUS)}
+
+    async def list_ended_before(self, moment: str, keep_last: int, after_seq: int, limit: int) -> list[tuple[int, str]]:
+        """List terminal runs that nothing changed since a moment, oldest first, each with its place in the order.
+
+        The ``keep_last`` newest runs of each task are left out, whatever their age.
+        """
+        given = {"moment": moment, "keep_last": keep_last, "after": after_seq, "most": limit}
+        return [(row[0], row[1]) for row in await self._reader.all(_ENDED_BEFORE, **given)]
+
     async def list_degradations(self, run_id: str) -> list[JsonValue]:
         """List what workers reported as done in a lesser way, in the order it came."""
         return [parse_json(row[0]) for row in await self._reader.all(_DEGRADATIONS, run_id=run_id)]
@@ -126,11 +143,33 @@ _LOCK = (
     .with_for_update()
 )
 _TOUCH = update(runs).where(runs.c.id == bindparam("touched")).values(updated_at=bindparam("at"))
+_COUNT_BY_STATUS = select(runs.c.status, func.count()).group_by(runs.c.status).order_by(runs.c.status)
 _SUMMARY = select(*_columns).where(runs.c.id == bindparam("run_id"))
 _ONE = (
     select(*_columns, bodies.c.data)
     .select_from(runs.outerjoin(bodies, bodies.c.id == runs.c.result_body_id))
     .where(runs.c.id == bindparam("run_id"))
+)
+_BODY_BYTES = select(func.sum(func.length(bodies.c.data))).where(bodies.c.run_id == bindparam("run_id"))
+_newer = runs.alias("newer")
+_newer_of_task = (
+    select(func.count())
+    .select_from(_newer)
+    .where(_newer.c.task_id == runs.c.task_id, _newer.c.seq > runs.c.seq)
+    .correlate(runs)
+    .scalar_subquery()
+)
+_ENDED_BEFORE = (
+    select(runs.c.seq, runs.c.id)
+    .where(
+        runs.c.seq > bindparam("after"),
+        runs.c.status != RunStatus.PENDING,
+        runs.c.status != RunStatus.RUNNING,
+        runs.c.updated_at < bindparam("moment"),
+        _newer_of_task >= bindparam("keep_last"),
+    )
+    .order_by(runs.c.seq)
+    .limit(bindparam("most"))
 )
 _DEGRADATIONS = (
     select(degradations.c.record).where(degradations.c.run_id == bindparam("run_id")).order_by(degradations.c.seq)

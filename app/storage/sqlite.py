@@ -9,7 +9,8 @@ import contextlib
 import queue
 import sqlite3
 import threading
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
@@ -21,6 +22,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import StaticPool
 
 from app.domain.errors import StepplaneError, Unavailable
+from app.observability import DATABASE_SECONDS
 from app.storage.reader import Row
 from app.storage.stores import ReadStores, WriteStores
 from app.storage.urls import DatabaseUrl
@@ -78,7 +80,10 @@ class SqliteReader:
 
     def __init__(self, path: Path) -> None:
         uri = f"{path.as_uri()}?mode=rw"  # read-write: a reader of a WAL file must be able to make its shared memory
-        self._connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
+        try:
+            self._connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
+        except sqlite3.OperationalError as error:  # no file handle is left, or the file is not there just now
+            raise Unavailable from error
         self._connection.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
         self._connection.execute("PRAGMA query_only=ON")
         self.stores = ReadStores(self)
@@ -115,12 +120,18 @@ class SqliteReader:
         compiled = _compiled.get(statement)
         if compiled is None:
             compiled = _compiled[statement] = _compile(statement)
+        began = time.perf_counter()
         try:
             return self._connection.execute(compiled.sql, {**compiled.defaults, **parameters})
         except sqlite3.OperationalError as error:
-            raise Unavailable from error
+            if _comes_and_goes(error):
+                raise Unavailable from error
+            raise
+        finally:
+            _READ_SECONDS.inc(time.perf_counter() - began)
 
 
+_READ_SECONDS = DATABASE_SECONDS.labels("read")
 _compiled: WeakKeyDictionary[Select[Any], _Compiled] = WeakKeyDictionary()
 _dialect = sqlite_dialect.dialect(paramstyle="named")
 
@@ -128,6 +139,16 @@ _dialect = sqlite_dialect.dialect(paramstyle="named")
 def _compile(statement: Select[Any]) -> _Compiled:
     compiled = statement.compile(dialect=_dialect)
     return _Compiled(str(compiled), dict(compiled.params))
+
+
+_PASSING = frozenset(
+    {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN}
+)
+
+
+def _comes_and_goes(error: BaseException | None) -> bool:
+    """Tell a database that cannot answer just now (locked, a full disk) from a fault of ours."""
+    return (getattr(error, "sqlite_errorcode", 0) & 0xFF) in _PASSING  # the low byte is the primary code
 
 
 class _Readers:
@@ -254,9 +275,19 @@ class _Writer:
                 closing = None in batch
                 jobs = [job for job in batch if job is not None]
                 if jobs:
-                    _commit_together(connection, jobs)
+                    with _timed_writes():
+                        _commit_together(connection, jobs)
                     _deliver(jobs)
         engine.dispose()
+
+
+@contextlib.contextmanager
+def _timed_writes() -> Iterator[None]:
+    began = time.perf_counter()
+    try:
+        yield
+    finally:
+        DATABASE_SECONDS.labels("write").inc(time.perf_counter() - began)
 
 
 def _prepare(raw: Any, _record: Any) -> None:
@@ -279,7 +310,8 @@ def _commit_together(connection: Connection, jobs: Sequence[_Job]) -> None:
             for job in jobs:
                 _commit_together(connection, [job])
         else:
-            jobs[0].error = Unavailable() if isinstance(error, DBAPIError) else error
+            orig = error.orig if isinstance(error, DBAPIError) else None
+            jobs[0].error = Unavailable() if _comes_and_goes(orig) else error
 
 
 def _attempt(connection: Connection, job: _Job) -> None:

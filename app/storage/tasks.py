@@ -6,7 +6,7 @@ The invariant: a task and its table are written once, together, and never change
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, insert, select
+from sqlalchemy import Connection, bindparam, func, insert, select
 
 from app.domain.naming import StepNaming
 from app.domain.records import RunStatus, TaskRecord, TaskSummary
@@ -62,6 +62,11 @@ class TaskReads:
             **_summary(row), task_metadata=metadata, init_ctx=init_ctx, blueprint=blueprint
         )
 
+    async def count(self) -> int:
+        """Count all tasks."""
+        row = await self._reader.first(_COUNT)
+        return 0 if row is None else row[0]
+
     async def exists(self, task_id: str) -> bool:
         """Tell whether a task has this id."""
         return await self._reader.first(_EXISTS, task_id=task_id) is not None
@@ -98,6 +103,7 @@ _ONE = (
     .select_from(_joined)
     .where(tasks.c.id == bindparam("task_id"))
 )
+_COUNT = select(func.count()).select_from(tasks)
 _EXISTS = select(tasks.c.seq).where(tasks.c.id == bindparam("task_id"))
 _NAMING = select(tasks.c.naming).where(tasks.c.id == bindparam("task_id"))
 

@@ -1,0 +1,44 @@
+"""Events: an event cut into what is kept of it, and put together again.
+
+The invariant: cutting and joining give the event that was sent; its value is kept once, as the body.
+"""
+
+from typing import Any, NamedTuple
+
+from app.domain.records import Artifact, Final, Kind, Partial, Progress, content_value
+from app.domain.values import JsonValue
+
+
+class CutEvent(NamedTuple):
+    """An event without its value, and the value."""
+
+    shape: dict[str, Any]
+    value: JsonValue
+
+
+def cut_event(event: Progress | Partial | Artifact | Final) -> CutEvent:
+    """Cut an event. The value of a progress is what it says, and stays in the shape as well."""
+    shape = event.model_dump(exclude_none=True)
+    if isinstance(event, Progress):
+        return CutEvent(shape, {"stage": event.stage, "note": event.note})
+    if isinstance(event, Partial):
+        return CutEvent({"type": shape["type"]}, event.chunk)
+    value = content_value(event.content)
+    if event.content.kind == "inline":
+        shape["content"] = {"kind": "inline"}
+    return CutEvent(shape, value)
+
+
+def join_event(cut: CutEvent) -> dict[str, Any]:
+    """Put an event together again, as it was sent."""
+    content = cut.shape.get("content")
+    if cut.shape["type"] == "partial":
+        return {**cut.shape, "chunk": cut.value}
+    if content is not None and content["kind"] == "inline":
+        return {**cut.shape, "content": {**content, "value": cut.value}}
+    return cut.shape
+
+
+def kind_of_event(event_type: str) -> Kind:
+    """Tell how an event's value is served: a part as itself, all else as rendered JSON."""
+    return Kind.ARTIFACT if event_type == "artifact" else Kind.STEP

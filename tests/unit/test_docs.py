@@ -1,0 +1,51 @@
+"""The documentation says what the code does: settings, errors, links."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from app.api.errors import status_of
+from app.config import Settings
+from app.domain.errors import StepplaneError
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def _kinds(root: type[StepplaneError]) -> Iterator[type[StepplaneError]]:
+    yield root
+    for kind in root.__subclasses__():
+        yield from _kinds(kind)
+
+
+def test_the_settings_table_is_the_settings() -> None:
+    """README's table has a row for every setting, with its default and its description, and no other row."""
+    rows = dict(re.findall(r"^\| `STEPPLANE_(\w+)` \| (.*) \|$", README, flags=re.MULTILINE))
+    assert set(rows) == {name.upper() for name in Settings.model_fields}
+    for name, field in Settings.model_fields.items():
+        default, description = rows[name.upper()].split(" | ", 1)
+        assert description == field.description
+        if field.default is None:
+            assert default == "unset"
+        elif name != "database_url":
+            assert default.strip("`") == str(field.default).lower()
+
+
+def test_every_error_code_is_documented() -> None:
+    """docs/errors.md lists each status and code that can be answered, and no other."""
+    text = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
+    documented = {
+        (int(status), code) for status, code in re.findall(r"^\| (\d{3}) \| `(\w+)` \|", text, flags=re.MULTILINE)
+    }
+    shipped = [kind for kind in _kinds(StepplaneError) if kind.__module__.startswith("app.")]
+    assert documented == {(status_of(kind), kind.code) for kind in shipped}
+
+
+@pytest.mark.parametrize("page", ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"])
+def test_links_lead_somewhere(page: str) -> None:
+    """A relative link in a page leads to a file of the project."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    targets = [target.split("#")[0] for target in re.findall(r"\]\(([^)]+)\)", text) if "://" not in target]
+    assert [target for target in targets if target and not (ROOT / target).exists()] == []
