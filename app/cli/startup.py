@@ -1,0 +1,70 @@
+"""What ``serve``, ``migrate`` and ``prune`` need of the server: its settings and its start, with failures in one line.
+
+The invariant: only the commands that run a server import this module, since the whole server comes with it.
+"""
+
+from datetime import timedelta
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_settings import SettingsError
+from typer.exceptions import TyperException
+
+from app import main
+from app.config import Settings
+from app.domain.errors import StepplaneError
+
+
+def serve(**given: Any) -> None:
+    """Serve with the settings given, over those of the environment."""
+    settings = _settings(given)
+    try:
+        main.serve(settings)
+    except main.StartupError as error:
+        raise TyperException(str(error)) from error
+
+
+def migrate(**given: Any) -> str:
+    """Migrate the database of the settings given, over those of the environment; say what was done."""
+    settings = _settings(given)
+    try:
+        return main.migrate(settings)
+    except main.StartupError as error:
+        raise TyperException(str(error)) from error
+
+
+def prune(older_than: timedelta, *, keep_last: int, dry_run: bool, **given: Any) -> str:
+    """Remove runs that ended long ago from the database of the settings given; say what was removed."""
+    settings = _settings(given)
+    try:
+        pruned = main.prune(settings, older_than, keep_last=keep_last, dry_run=dry_run)
+    except (main.StartupError, StepplaneError) as error:
+        raise TyperException(str(error)) from error
+    runs = "1 run" if pruned.runs == 1 else f"{pruned.runs} runs"
+    return f"{'would remove' if dry_run else 'removed'} {runs}, {pruned.size_bytes} bytes of outputs"
+
+
+class _SettingError(TyperException):
+    """A setting that cannot be; from the command line or the environment."""
+
+    exit_code = 2
+
+
+def _settings(given: dict[str, Any]) -> Settings:
+    try:
+        return Settings(**{name: value for name, value in given.items() if value is not None})
+    except ValidationError as error:
+        fault = error.errors(include_input=False, include_url=False)[0]
+        reason = fault["msg"].removeprefix("Value error, ")
+        name = str(fault["loc"][0]) if fault["loc"] else ""
+        raise _SettingError(f"{_named(name, given)}: {reason}" if name else reason) from None
+    except SettingsError as error:  # a list in the environment that is no JSON
+        named = (name for name in Settings.model_fields if f'"{name}"' in str(error))
+        raise _SettingError(f"{_named(next(named, 'setting'), given)}: it is not valid JSON") from None
+
+
+def _named(name: str, given: dict[str, Any]) -> str:
+    """Name a setting as its giver knows it: as an option, or as a variable."""
+    if given.get(name) is not None:
+        return "--" + name.removesuffix("s" if name == "projection_roots" else "").replace("_", "-")
+    return f"STEPPLANE_{name.upper()}"
