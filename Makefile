@@ -49,6 +49,14 @@ check: $(STAMP) ## lint, format, types and layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+.PHONY: bench
+bench: $(STAMP) ## what reads and submits cost, as ratios to baselines, under 8 minutes; bench-quick: under 90 s
+	$(BIN)/python -m bench $(ARGS)
+
+.PHONY: bench-quick
+bench-quick: $(STAMP)
+	$(BIN)/python -m bench --quick $(ARGS)
+
 .PHONY: fmt
 fmt: $(STAMP) ## format, and fix what the linter can
 	$(BIN)/ruff check --fix-only

@@ -40,6 +40,20 @@ MATERIALIZE_FAILURES = Counter(
 """All metrics count since the process started, as Prometheus expects of counters."""
 
 
+def count_request(method: str, route: str, status: int, seconds: float) -> None:
+    """Count one request. The metric objects of each kind are kept at hand: finding them costs more than counting."""
+    key = (method, route, status)
+    counted = _counted.get(key)
+    if counted is None:
+        counted = _counted[key] = (REQUESTS.labels(method, route, status), REQUEST_SECONDS.labels(route))
+    requests, request_seconds = counted
+    requests.inc()
+    request_seconds.observe(seconds)
+
+
+_counted: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}  # bounded: routes are templates, methods known
+
+
 def metrics_text() -> bytes:
     """Write every metric in Prometheus' text format."""
     return generate_latest(REGISTRY)

@@ -4,27 +4,17 @@ The invariant: an answer to HEAD has the headers of the one to GET, and no body.
 """
 
 import re
-from collections.abc import AsyncIterator, Iterable
-from typing import NamedTuple, Protocol
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from app.domain.answers import Chunks
+
 Headers = list[tuple[bytes, bytes]]
 
 JSON_HEADERS: Headers = [(b"content-type", b"application/json"), (b"x-content-type-options", b"nosniff")]
-
-
-class Chunks(Protocol):
-    """A body too large to be held whole."""
-
-    def chunks(self) -> AsyncIterator[bytes]:
-        """Yield the body, piece by piece."""
-        ...
-
-    def close(self) -> None:
-        """Let go of what it is read from."""
-        ...
 
 
 class Answer(NamedTuple):

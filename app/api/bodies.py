@@ -21,6 +21,7 @@ LIMIT_KEY = "stepplane.limit_bytes"
 
 _YAML_TYPES = frozenset({"application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml"})
 _MAX_YAML_NODES = 1_000_000
+_MAX_YAML_CHARS = 16 * 1024 * 1024
 
 
 async def read_body(request: Request) -> bytes:
@@ -88,12 +89,21 @@ def parse_yaml(body: bytes) -> JsonValue:
         raise InvalidJson(f"this is not YAML: {' '.join(str(error).split())}") from error
     except RecursionError as error:
         raise InvalidJson(f"the YAML nests deeper than {MAX_DEPTH} levels") from error
+    except (ValueError, LookupError, AttributeError) as error:  # what the parser's own constructors let escape
+        raise InvalidJson("this is not YAML: a value is not what its tag says it is") from error
     _check(document)
     return document
 
 
 class _JsonLoader(yaml.SafeLoader):
     """YAML's core schema: ``yes`` and ``2026-01-01`` are text, as in JSON they would have to be."""
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        """Refuse merge keys: following them takes a time that grows with the square of the document, or worse."""
+        for key, _ in node.value:
+            if key.tag == "tag:yaml.org,2002:merge":
+                message = "a merge key (<<) is not taken: write the fields out"
+                raise yaml.constructor.ConstructorError(None, None, message, key.start_mark)
 
 
 _CORE = {"tag:yaml.org,2002:null", "tag:yaml.org,2002:int", "tag:yaml.org,2002:float", "tag:yaml.org,2002:merge"}
@@ -106,12 +116,15 @@ _JsonLoader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"^(?:tru
 
 def _check(document: JsonValue) -> None:
     """Walk what an alias may have made a huge or endless tree, and stop early."""
-    level, nodes = [document], 0
+    level, nodes, chars = [document], 0, 0
     for _ in range(MAX_DEPTH + 1):
         children: list[JsonValue] = []
         for node in level:
             _check_node(node)
             nodes += 1
+            chars += _text_chars(node)
+            if chars > _MAX_YAML_CHARS:
+                raise InvalidJson(f"the YAML has over {_MAX_YAML_CHARS} characters once its aliases are followed")
             if isinstance(node, dict):
                 children.extend(node.values())
             elif isinstance(node, list):
@@ -124,11 +137,17 @@ def _check(document: JsonValue) -> None:
     raise InvalidJson(f"the YAML nests deeper than {MAX_DEPTH} levels")
 
 
+def _text_chars(node: JsonValue) -> int:
+    if isinstance(node, dict):
+        return sum(map(len, node))
+    return len(node) if isinstance(node, str) else 0
+
+
 def _check_node(node: JsonValue) -> None:
     if isinstance(node, dict):
         for key in node:
             if not isinstance(key, str):
-                raise InvalidJson(f"the YAML has the key {key!r}, and a key must be text: quote it")
+                raise InvalidJson(f"the YAML has the key {key!r:.80}, and a key must be text: quote it")
     elif isinstance(node, float) and not math.isfinite(node):
         raise InvalidJson("the YAML holds a number that is not finite, which JSON has not")
     elif node is not None and not isinstance(node, str | int | float | list):

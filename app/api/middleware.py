@@ -15,7 +15,7 @@ from app.api.errors import InternalError, error_answer
 from app.api.paths import canonical_path
 from app.api.steps import ROUTE_KEY, SCOPE_KEY
 from app.domain.errors import Forbidden, StepplaneError, Unauthenticated
-from app.observability import REQUEST_SECONDS, REQUESTS
+from app.observability import count_request
 from app.services.access import Access
 from app.services.scopes import OPERATOR, scope_of
 
@@ -66,9 +66,8 @@ class Envelope:
                 await error_answer(InternalError(), request_id).send(scope, send_marked)
         finally:
             seconds = time.perf_counter() - began
-            route = scope.get(ROUTE_KEY) or getattr(scope.get("route"), "path", "unmatched")
-            REQUESTS.labels(scope["method"], route, status).inc()
-            REQUEST_SECONDS.labels(route).observe(seconds)
+            route = str(scope.get(ROUTE_KEY) or getattr(scope.get("route"), "path", "unmatched"))
+            count_request(scope["method"], route, status, seconds)
             # Reads that went well are told at debug: a line costs more than such a read itself.
             level = log.debug if scope["method"] in {"GET", "HEAD"} and status < _FAILED else log.info
             level(

@@ -79,8 +79,13 @@ def worker_router(prompts: Prompts, submissions: Submissions, data: Data) -> API
     ) -> Response:
         """Fetch a long system prompt, which the prompt only refers to."""
         body = await prompts.fetch_system(grant, _checked(step_id), attempt)
-        headers = [(b"content-type", TEXT_TYPE.encode()), (b"etag", etag_of(sha256_hex(body)).encode())]
-        return AnswerResponse(Answer(200, [*headers, (b"cache-control", b"private, no-cache")], body))
+        headers = [
+            (b"content-type", TEXT_TYPE.encode()),
+            (b"etag", etag_of(sha256_hex(body)).encode()),
+            (b"cache-control", b"private, no-cache"),
+            (b"x-content-type-options", b"nosniff"),
+        ]
+        return AnswerResponse(Answer(200, headers, body))
 
     @router.post(
         "/submit",

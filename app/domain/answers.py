@@ -3,7 +3,10 @@
 The invariant: a summary's size and digest are those of the very bytes that its ``content_url`` serves.
 """
 
-from typing import NamedTuple
+from collections.abc import AsyncIterator
+from typing import Any, NamedTuple, Protocol
+
+import orjson
 
 from app.domain.records import Kind, Source, StepSummary
 from app.domain.rendering import (
@@ -90,9 +93,26 @@ class Answer(NamedTuple):
     step_name: str | None = None
 
     @property
+    def stored_sha256(self) -> str:
+        """The digest of the body as it is stored."""
+        return self.json_sha256 if self.encoding == "json" else self.raw_sha256
+
+    @property
     def is_text(self) -> bool:
         """Tell whether the value is a string: only a string's raw form differs from its JSON."""
         return self.raw_sha256 != self.json_sha256
+
+
+class Chunks(Protocol):
+    """A body too large to be held whole."""
+
+    def chunks(self) -> AsyncIterator[bytes]:
+        """Yield the body, piece by piece."""
+        ...
+
+    def close(self) -> None:
+        """Let go of what it is read from."""
+        ...
 
 
 class BodyForm(NamedTuple):
@@ -196,6 +216,12 @@ def summarize(answer: Answer, form: BodyForm, place: Place, narrowing: Narrowing
 def summary_json(summary: StepSummary) -> bytes:
     """Render a summary as answers carry it: compact, fields in order."""
     return compact_json(summary.model_dump(mode="json"))
+
+
+def read_summary(rendered: bytes) -> dict[str, Any]:
+    """Read back what :func:`summary_json` wrote."""
+    summary: dict[str, Any] = orjson.loads(rendered)
+    return summary
 
 
 _URL_KEY = b'"content_url":"'

@@ -16,17 +16,23 @@ _WHITE_SPACE = (
     "\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
 )
 
-_FENCE = re.compile(r"\s*(`{3,}|~{3,})[^\n`]*\n(.*)\n\1\s*", re.DOTALL)
+# Possessive: else a body of a million tildes and a million line ends would be searched once for each of the tildes.
+_FENCE = re.compile(r"\s*+(`{3,}+|~{3,}+)[^\n`]*\n(.*)\n\1\s*", re.DOTALL)
+
+
+def trim_end(text: str) -> str:
+    """Remove the white space at the end of a submitted body: a shell's newline is no part of an OUTPUT."""
+    return text.rstrip(_WHITE_SPACE)
 
 
 def decode_body(raw: bytes) -> str:
-    """Decode a submitted body and remove the white space at its end.
+    """Decode a body.
 
     Raises:
         InvalidText: it is not UTF-8.
     """
     try:
-        return raw.decode("utf-8").rstrip(_WHITE_SPACE)
+        return raw.decode("utf-8")
     except UnicodeDecodeError as error:
         raise InvalidText(
             f"the body is not UTF-8: {error.reason} at byte {error.start}; to submit binary data, encode it (base64)"

@@ -18,6 +18,10 @@ Text = Annotated[str, StringConstraints(min_length=0)]
 """Valid Unicode: any constraint makes pydantic refuse the lone surrogates that no database column holds."""
 
 
+def _is_absent(item: object) -> bool:
+    return item is None
+
+
 class _Record(BaseModel):
     model_config = ConfigDict(frozen=True)
 
@@ -78,7 +82,7 @@ class StepSummary(_Record):
     )
     file_path: str | None = Field(
         default=None,
-        exclude_if=lambda path: path is None,
+        exclude_if=_is_absent,
         description="Absolute path of the materialized file; left out where the body is none.",
     )
     content_url: str = Field(description="Where the bytes are; carries the query that narrowed this summary.")
@@ -115,7 +119,7 @@ class StepPointer(_Record):
     name: str = Field(description="The canonical name of the step, or the name of the artifact.")
     size_bytes: int = Field(description="Size in bytes of what `content_url` serves.")
     file_path: str | None = Field(
-        default=None, exclude_if=lambda path: path is None, description="The materialized file, where there is one."
+        default=None, exclude_if=_is_absent, description="The materialized file, where there is one."
     )
     content_url: str = Field(description="Where the bytes are.")
     sha256: str = Field(description="Digest of what `content_url` serves.")
@@ -151,7 +155,7 @@ class StepEntry(_Record):
     usage: Usage | None = Field(default=None, description="What it used, if it said so.")
     num_turns: int | None = Field(
         default=None,
-        exclude_if=lambda turns: turns is None,
+        exclude_if=_is_absent,
         description="How many turns it took; left out unless told.",
     )
 
@@ -231,8 +235,10 @@ class FileRef(_Content):
 
     kind: Literal["file_ref"] = "file_ref"
     path: str = Field(description="Where the file is.")
-    mime: str | None = Field(default=None, description="Its type.")
-    size_hint: int | None = Field(default=None, ge=0, description="Its size in bytes, as far as known.")
+    mime: str | None = Field(default=None, exclude_if=_is_absent, description="Its type.")
+    size_hint: int | None = Field(
+        default=None, ge=0, exclude_if=_is_absent, description="Its size in bytes, as far as known."
+    )
 
 
 Content = Annotated[Inline | FileRef, Field(discriminator="kind")]
@@ -243,7 +249,7 @@ class Progress(_Content):
 
     type: Literal["progress"] = "progress"
     stage: str = Field(description="What the step is doing.")
-    note: str | None = Field(default=None, description="More about it.")
+    note: str | None = Field(default=None, exclude_if=_is_absent, description="More about it.")
 
 
 class Partial(_Content):
@@ -292,7 +298,7 @@ class OutputRecord(_Record):
     created_at: str = Field(description="When it was appended.")
     traceparent: str | None = Field(
         default=None,
-        exclude_if=lambda header: header is None,
+        exclude_if=_is_absent,
         description="The W3C trace context that its worker sent along; left out where it sent none.",
     )
 

@@ -84,8 +84,9 @@ class Appender:
         if not isinstance(event, Final | Artifact):
             return
         own = (grant.step_id, event.type, answer.name)
-        # A late Final of an older attempt takes the file from nobody.
-        if grant.projection_root is not None and stores.outputs.find_newest(*own) == seq:
+        # A late Final of an older attempt takes the file from nobody. An attempt without a root may follow one with.
+        has_files = grant.projection_root is not None or grant.attempt > 1
+        if has_files and stores.outputs.find_newest(*own) == seq:
             stores.outputs.detach_files(*own)
         projections = stores.projections(grant.task_id, grant.run_id)
         if isinstance(event, Artifact):

@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 import structlog
 
 from app.domain.answers import Answer
-from app.domain.errors import InvalidKey, ProjectionFault
+from app.domain.errors import InvalidKey, ProjectionFault, Unavailable
 from app.domain.grants import Grant
 from app.domain.placement import ProjectionPlacement
 from app.domain.projection import ProjectionKey, ProjectionRef
@@ -76,16 +76,16 @@ class Materializer:
             return
         lock = self._locks.setdefault(grant.step_id, asyncio.Lock())
         async with lock:
-            if not await self._is_newest(submitted):
-                return
             try:
-                ref = await _write(adapter, submitted)
-            except (ProjectionFault, InvalidKey) as error:
+                if await self._is_newest(submitted):
+                    await self._write_and_attach(adapter, submitted)
+            except (ProjectionFault, InvalidKey, Unavailable) as error:
                 _report(answer.kind, error, step_id=grant.step_id, run_id=grant.run_id, name=answer.name)
-                return
-            state = await asyncio.to_thread(self._files.find, _path(ref))
-            if state is None:
-                return
+
+    async def _write_and_attach(self, adapter: FileProjectionAdapter, submitted: Submitted) -> None:
+        ref = await _write(adapter, submitted)
+        state = await asyncio.to_thread(self._files.find, _path(ref))
+        if state is not None:
             preview = preview_of(self._files.head(state.path, PREVIEW_BYTES + 1))
             file = MaterializedFile(state.path, state.size_bytes, state.sha256, preview)
             await self._database.write(lambda stores: _attach(stores, submitted, file))

@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from app.domain.answers import read_summary
 from app.domain.context import AgentContextView
 from app.domain.errors import DispatchNotFound, NotFound
 from app.domain.grants import Grant
@@ -80,7 +81,7 @@ class Prompts:
         view = AgentContextView.model_validate(parse_json(grant.view))
         policy = scope.policy
         context = (view if policy is None else policy.filter(view)).shown()
-        context["steps"] = [pointer.model_dump() for pointer in await self._pointers(grant)]
+        context["steps"] = await self._pointers(grant)
         text = parse_json(directive)
         reference = None if system is None else self._reference(grant, system)
         return WorkerPrompt(
@@ -114,11 +115,15 @@ class Prompts:
         directive, system = found
         return directive, None if system is None else parse_json(system)
 
-    async def _pointers(self, grant: Grant) -> list[StepPointer]:
-        """Point at every output of the run that the policy shows, but the worker's own."""
+    async def _pointers(self, grant: Grant) -> list[dict[str, JsonValue]]:
+        """Point at every output of the run that the policy shows, but the worker's own; see :class:`StepPointer`."""
         listing = await self._query.list_json(grant.task_id, grant.run_id, scope_of(grant))
-        summaries: list[dict[str, JsonValue]] = [parse_json(summary) for summary in listing.summaries]
-        return [StepPointer.model_validate(summary) for summary in summaries if summary["name"] != grant.name]
+        summaries = map(read_summary, listing.summaries)
+        return [
+            {field: summary[field] for field in StepPointer.model_fields if field in summary}
+            for summary in summaries
+            if summary["name"] != grant.name
+        ]
 
     def _reference(self, grant: Grant, system: str) -> SystemRef | None:
         body = system.encode("utf-8", "replace")

@@ -12,6 +12,7 @@ from app.domain.answers import (
     CTX_NAME,
     Answer,
     BodyForm,
+    Chunks,
     Place,
     file_form,
     form_of,
@@ -54,7 +55,7 @@ from app.domain.rendering import (
 from app.domain.values import JsonValue
 from app.services.scopes import OPERATOR, Scope
 from app.storage.database import Database
-from app.storage.file_states import FileStates, LargeFile
+from app.storage.file_states import FileStates
 from app.storage.projections import ListedRow, RunAddress
 from app.storage.stores import ReadStores
 
@@ -86,10 +87,10 @@ class Look(NamedTuple):
 
 
 class Served(NamedTuple):
-    """A body with what is told of it. A large file must be closed."""
+    """A body with what is told of it. One in chunks must be closed."""
 
     look: Look
-    body: bytes | LargeFile
+    body: bytes | Chunks
 
 
 class McpQueryAdapter:
@@ -229,7 +230,9 @@ class McpQueryAdapter:
             FileNotMaterialized: the file was removed meanwhile.
         """
         if look.form.file_path is None:
-            return Served(look, await self._body_of(look))
+            is_as_stored = look.body is None and look.form.sha256 == look.answer.stored_sha256
+            chunks = self._database.stream(look.answer.body_id, look.form.size_bytes) if is_as_stored else None
+            return Served(look, chunks or await self._body_of(look))
         loaded = await asyncio.to_thread(self._files.load, look.form.file_path)
         if loaded is not None:
             form = look.form._replace(size_bytes=loaded.state.size_bytes, sha256=loaded.state.sha256)

@@ -4,7 +4,7 @@ The invariant: folding decides what a body stands for, the appender decides whet
 """
 
 from app.domain.errors import InvalidParameter
-from app.domain.folding import decode_body, fold_body, settle_verdict
+from app.domain.folding import decode_body, fold_body, settle_verdict, trim_end
 from app.domain.grants import Grant
 from app.domain.ids import check_name
 from app.domain.records import Artifact, Final, Inline
@@ -38,7 +38,7 @@ class Submissions:
         """
         settled = settle_verdict(ok=ok, verdict=verdict)
         extra = _extra(grant)
-        value = fold_body(await self._text(grant, raw, extra), extra.get("submit_format"))
+        value = fold_body(trim_end(await self._text(grant, raw, extra)), extra.get("submit_format"))
         event = Final(content=Inline(value=value), ok=settled.ok)
         emission = Emission(event, grant.step_ref, settled.status, traceparent=traceparent)
         await self._appender.append(grant, emission)
@@ -71,7 +71,7 @@ class Submissions:
 
     async def _text(self, grant: Grant, raw: bytes, extra: dict[str, JsonValue]) -> str:
         text = decode_body(raw)
-        named = self._file_bodies.named_by(text)
+        named = self._file_bodies.named_by(trim_end(text))
         return text if named is None else decode_body(await self._file_bodies.read(named, grant, extra))
 
 

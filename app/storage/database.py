@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol, TypeVar
 
+from app.domain.answers import Chunks
 from app.storage.stores import ReadStores, WriteStores
 
 T = TypeVar("T")
@@ -27,6 +28,10 @@ class Database(Protocol):
 
     def point(self) -> AbstractAsyncContextManager[ReadStores]:
         """Open stores each of whose reads sees the newest state: cheaper, and enough where one read decides."""
+        ...
+
+    def stream(self, body_id: int, size_bytes: int) -> Chunks | None:
+        """Return a stored body to be read in pieces, where that beats reading it whole; None where it does not."""
         ...
 
     async def write(self, work: Callable[[WriteStores], T]) -> T:

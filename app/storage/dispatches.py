@@ -55,7 +55,7 @@ class DispatchWrites:
             "name": stored(dispatch.name),
             "status": StepStatus.DISPATCHED,
         }
-        self._connection.execute(insert(dispatches).values(row))
+        self._connection.execute(_ADD, row)
 
     def find_newest_attempt(self, run_id: str, step_id: str) -> Row | None:
         """Return attempt, step_ref, name and occurrence of the newest attempt of a step of this run."""
@@ -117,6 +117,7 @@ class DispatchReads:
 
 
 _d = dispatches.c
+_ADD = insert(dispatches)
 _of_name = (_d.run_id == bindparam("run_id"), _d.name == bindparam("name"))
 _NEWEST_ATTEMPT = (
     select(_d.attempt, _d.step_ref, _d.name, _d.occurrence)

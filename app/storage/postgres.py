@@ -51,6 +51,10 @@ class PostgresDatabase:
             async with self._points.connect() as connection:
                 yield ReadStores(_PostgresReader(connection))
 
+    def stream(self, body_id: int, size_bytes: int) -> None:  # noqa: ARG002 - as the port has it
+        """Read every body whole: PostgreSQL would unpack all of it for each piece."""
+        return
+
     async def write(self, work: Callable[[WriteStores], T]) -> T:
         """Run ``work`` in a transaction of its own."""
         with _reachable("write"):
@@ -94,4 +98,5 @@ def _reachable(operation: str) -> Iterator[None]:
 def _is_about_a_statement(error: DBAPIError) -> bool:
     # SQLSTATE classes 08 (connection), 53 (resources), 57 (operator intervention) come and go; the rest is our fault.
     state = str(getattr(error.orig, "sqlstate", None) or "")
-    return bool(state) and state[:2] not in {"08", "53", "57"}
+    # An error without a statement is one of connecting, for whatever reason.
+    return bool(state) and error.statement is not None and state[:2] not in {"08", "53", "57"}

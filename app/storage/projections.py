@@ -123,9 +123,9 @@ class ProjectionWrites:
         }
         if there is None:
             address = {"run_id": self._place.run_id, "name": stored(answer.name), "kind": kind}
-            self._connection.execute(insert(projections).values(row | address))
+            self._connection.execute(_ADD, row | address)
         else:
-            self._connection.execute(update(projections).where(projections.c.seq == there[0]).values(row))
+            self._connection.execute(_REPLACE, row | {"of_row": there[0]})
 
 
 class ListedRow(NamedTuple):
@@ -184,7 +184,7 @@ class ProjectionReads:
 
     async def list_by_name(self, run_id: str) -> list[ListedRow]:
         """List what the run's names answer with, ascending by name, bytewise."""
-        return [ListedRow(*row) for row in await self._reader.all(_LIST, run_id=run_id)]
+        return list(map(ListedRow._make, await self._reader.all(_LIST, run_id=run_id)))
 
     async def list_answers_with_files(self, run_id: str) -> dict[str, Answer]:
         """Return the answers of a run that have a materialized file, by name."""
@@ -254,6 +254,9 @@ _run = _p.run_id == bindparam("of_run")
 _named = (_run, _p.name == bindparam("of_name"), _p.kind == bindparam("of_kind"))
 _of_step_name = (_run, _p.step_name == bindparam("of_name"))
 _FIND = select(_p.seq, _p.occurrence, _p.attempt).where(*_named)
+# The columns come with the parameters: a statement that is built anew costs more than it takes to run.
+_ADD = insert(projections)
+_REPLACE = update(projections).where(_p.seq == bindparam("of_row"))
 _SHADOW = update(projections).where(*_named).values(visibility=bindparam("visibility"))
 _ANSWERED = select(_p.name).where(_run, _p.kind == bindparam("of_kind"))
 _ATTACH = (

@@ -10,7 +10,7 @@ import queue
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
@@ -21,7 +21,7 @@ from sqlalchemy.dialects import sqlite as sqlite_dialect
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import StaticPool
 
-from app.domain.errors import StepplaneError, Unavailable
+from app.domain.errors import ProjectionIo, StepplaneError, Unavailable
 from app.observability import DATABASE_SECONDS
 from app.storage.reader import Row
 from app.storage.stores import ReadStores, WriteStores
@@ -38,6 +38,8 @@ MAX_WAITING = 5_000
 
 _MAX_BATCH = 128
 _SLICE_ROWS = 200
+_PIECE_BYTES = 256 * 1024
+_STREAMED_BYTES = 512 * 1024
 
 
 class SqliteDatabase:
@@ -56,6 +58,10 @@ class SqliteDatabase:
     def point(self) -> "_Borrowed":
         """Open stores each of whose reads sees the newest state."""
         return _Borrowed(self._readers, in_transaction=False)
+
+    def stream(self, body_id: int, size_bytes: int) -> "_StoredBody | None":
+        """Read a large body in pieces: fresh memory for all of it costs more than the reading, and may be much."""
+        return _StoredBody(self._readers, body_id, size_bytes) if size_bytes > _STREAMED_BYTES else None
 
     async def write(self, work: Callable[[WriteStores], T]) -> T:
         """Run ``work`` on the writer thread, in a transaction that it may share."""
@@ -103,6 +109,19 @@ class SqliteReader:
         row: Row | None = cursor.fetchone()
         cursor.close()  # a statement left half-way would hold its snapshot, and keep the WAL from being checkpointed
         return row
+
+    def piece(self, body_id: int, offset: int, size_bytes: int) -> bytes:
+        """Read a piece of a stored body.
+
+        Raises:
+            ProjectionIo: its run was deleted meanwhile.
+        """
+        try:
+            with self._connection.blobopen("bodies", "data", body_id, readonly=True) as blob:
+                blob.seek(offset)
+                return blob.read(size_bytes)
+        except sqlite3.OperationalError as error:
+            raise ProjectionIo("the run was deleted while its output was sent") from error
 
     def begin(self) -> None:
         """Hold one state for all statements until :meth:`end`."""
@@ -172,6 +191,29 @@ class _Readers:
         self._closed = True
         while self._idle:
             self._idle.pop().close()
+
+
+class _StoredBody:
+    """A stored body, read piece by piece; no piece holds the database while it is sent."""
+
+    def __init__(self, readers: _Readers, body_id: int, size_bytes: int) -> None:
+        self._readers = readers
+        self._body_id = body_id
+        self._size_bytes = size_bytes
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """Yield the body, and give the event loop back after each piece."""
+        for offset in range(0, self._size_bytes, _PIECE_BYTES):
+            reader = self._readers.borrow()
+            try:
+                piece = reader.piece(self._body_id, offset, _PIECE_BYTES)
+            finally:
+                self._readers.give_back(reader)
+            yield piece
+            await asyncio.sleep(0)
+
+    def close(self) -> None:
+        """There is nothing to let go of between two pieces."""
 
 
 class _Borrowed:
@@ -263,21 +305,28 @@ class _Writer:
             connect_args={"check_same_thread": False},
         )
         event.listen(engine, "connect", _prepare)
-        with engine.connect() as connection:
-            closing = False
-            while not closing:
-                batch = [self._jobs.get()]
-                while len(batch) < _MAX_BATCH:
+        connection: Connection | None = None
+        closing = False
+        while not closing:
+            batch = [self._jobs.get()]
+            while len(batch) < _MAX_BATCH:
+                try:
+                    batch.append(self._jobs.get_nowait())
+                except queue.Empty:
+                    break
+            closing = None in batch
+            jobs = [job for job in batch if job is not None]
+            if jobs:
+                with _timed_writes():
                     try:
-                        batch.append(self._jobs.get_nowait())
-                    except queue.Empty:
-                        break
-                closing = None in batch
-                jobs = [job for job in batch if job is not None]
-                if jobs:
-                    with _timed_writes():
+                        connection = connection or engine.connect()
+                    except DBAPIError:  # no file handle is left, or the file is not there just now
+                        _refuse(jobs)
+                    else:
                         _commit_together(connection, jobs)
-                    _deliver(jobs)
+                _deliver(jobs)
+        if connection is not None:
+            connection.close()
         engine.dispose()
 
 
@@ -301,6 +350,10 @@ def _commit_together(connection: Connection, jobs: Sequence[_Job]) -> None:
     """Run all jobs in one transaction; when that fails, each in one of its own."""
     try:
         connection.exec_driver_sql("BEGIN IMMEDIATE")
+    except DBAPIError:  # the lock did not come free: each job alone would only wait as long again
+        _refuse(jobs)
+        return
+    try:
         for job in jobs:
             _attempt(connection, job)
         connection.exec_driver_sql("COMMIT")
@@ -312,6 +365,11 @@ def _commit_together(connection: Connection, jobs: Sequence[_Job]) -> None:
         else:
             orig = error.orig if isinstance(error, DBAPIError) else None
             jobs[0].error = Unavailable() if _comes_and_goes(orig) else error
+
+
+def _refuse(jobs: Sequence[_Job]) -> None:
+    for job in jobs:
+        job.error = Unavailable()
 
 
 def _attempt(connection: Connection, job: _Job) -> None:

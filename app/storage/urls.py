@@ -34,7 +34,8 @@ class DatabaseUrl(NamedTuple):
         """The URL with the asynchronous driver of its kind."""
         if self.is_sqlite:
             return self.url.set(drivername="sqlite+aiosqlite", database=str(self.path))
-        return self.url.set(drivername="postgresql+asyncpg")
+        query = {("ssl" if name == "sslmode" else name): item for name, item in self.url.query.items()}
+        return self.url.set(drivername="postgresql+asyncpg", query=query)  # asyncpg's word for libpq's sslmode is ssl
 
     @property
     def safe(self) -> str:
@@ -53,13 +54,21 @@ def parse_database_url(text: str) -> DatabaseUrl:
     except (ArgumentError, ValueError) as error:
         raise UnusableDatabase(f"DATABASE_URL is no database URL; one is {_EXAMPLES}") from error
     backend = url.get_backend_name()
-    if backend == "sqlite" and (not url.database or url.database.startswith((":memory:", "file:"))):
+    if backend == "sqlite" and (
+        not url.database or url.database.startswith((":memory:", "file:")) or "\x00" in url.database
+    ):
         raise UnusableDatabase(
             "DATABASE_URL names no SQLite file: an output that was acknowledged must outlive the process"
         )
     if backend not in {"sqlite", "postgresql"}:
         raise UnusableDatabase(f"DATABASE_URL names a {backend} database; supported are {_EXAMPLES}")
+    for name in url.query:
+        if name not in _PARAMETERS[backend]:
+            raise UnusableDatabase(
+                f"DATABASE_URL has the parameter {name!r}, which is not understood here: leave it away"
+            )
     return DatabaseUrl(url)
 
 
+_PARAMETERS = {"sqlite": frozenset[str](), "postgresql": frozenset({"host", "port", "ssl", "sslmode"})}
 _EXAMPLES = "sqlite:///path/to/file.db and postgresql://user:password@host/name"
