@@ -12,8 +12,9 @@ import yaml
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
 from starlette.datastructures import Headers
+from starlette.requests import ClientDisconnect
 
-from app.domain.errors import InvalidJson, TooLarge
+from app.domain.errors import InvalidJson, Malformed, TooLarge
 from app.domain.values import MAX_DEPTH, JsonValue, parse_json
 
 LIMIT_KEY = "stepplane.limit_bytes"
@@ -36,11 +37,14 @@ async def read_body(request: Request) -> bytes:
         raise TooLarge(limit_bytes, int(declared))
     chunks: list[bytes] = []
     size_bytes = 0
-    async for chunk in request.stream():
-        size_bytes += len(chunk)
-        if size_bytes > limit_bytes:
-            raise TooLarge(limit_bytes, None)
-        chunks.append(chunk)
+    try:
+        async for chunk in request.stream():
+            size_bytes += len(chunk)
+            if size_bytes > limit_bytes:
+                raise TooLarge(limit_bytes, None)
+            chunks.append(chunk)
+    except ClientDisconnect as error:
+        raise Malformed("the body broke off") from error
     return b"".join(chunks)
 
 

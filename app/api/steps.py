@@ -18,7 +18,8 @@ from app.domain.errors import InvalidParameter
 from app.domain.ids import LATEST, check_id
 from app.domain.records import MAX_COUNT
 from app.domain.rendering import WHOLE, Narrowing, etag_of, sha256_hex
-from app.services.query import FORMATS, Look, McpQueryAdapter
+from app.services.looks import Look
+from app.services.query import FORMATS, McpQueryAdapter
 from app.services.scopes import OPERATOR, Scope
 
 ROUTE_KEY = "stepplane.route"

@@ -26,9 +26,6 @@ from app.domain.rendering import (
 )
 from app.domain.values import JsonValue, parse_rendered
 
-CTX_NAME = "_ctx"
-"""The name under which a run's whole ``result_ref`` can be read; a step or artifact of that name beats it."""
-
 
 class RenderedOutput(NamedTuple):
     """An output as it is stored: one body, and the size and digest of both forms it can be served in."""

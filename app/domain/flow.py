@@ -14,12 +14,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictInt, St
 from pydantic_core import PydanticCustomError
 
 from app.domain.faults import MOST_FAULTS, TOLD, UNKNOWN_WORD, Fault, Place, must_be, read, refuse, told
-from app.domain.ids import MAX_NAME_BYTES
+from app.domain.ids import CTX_NAME, MAX_NAME_BYTES
 from app.domain.paths import parse_flow_path, quoted
 from app.domain.values import MAX_DEPTH, JsonValue
-
-WHOLE_RESULT = "_ctx"
-"""The name under which a run's whole ``result_ref`` is read, and the stem of a view's file: no step may bear it."""
 
 Text = Annotated[str, StringConstraints(min_length=1)]
 """Not empty, and valid Unicode."""
@@ -32,8 +29,8 @@ def _check_length(name: str) -> str:
 
 
 def _check_unreserved(name: str) -> str:
-    if name == WHOLE_RESULT:
-        raise PydanticCustomError(TOLD, f"must be another name: {WHOLE_RESULT} stands for the whole result of a run")
+    if name == CTX_NAME:
+        raise PydanticCustomError(TOLD, f"must be another name: {CTX_NAME} stands for the whole result of a run")
     return name
 
 

@@ -16,6 +16,9 @@ _PREFIXES = {"task": "T-", "run": "R-", "step": "ST-", "output": "out-"}
 MAX_NAME_BYTES = 1_024
 """The longest name. Names are keys, and a PostgreSQL index entry holds 2,700 bytes."""
 
+CTX_NAME = "_ctx"
+"""The name under which a run's whole ``result_ref`` can be read; a step or artifact of that name beats it."""
+
 LATEST = "latest"
 """The word that stands for the run of a task that was created last."""
 

@@ -13,8 +13,8 @@ from typing import NamedTuple
 from pydantic import BaseModel, ConfigDict
 
 from app.domain.errors import InvalidBlueprint, StepNamingCollision
-from app.domain.flow import WHOLE_RESULT, FlowNode, PathExpression, iter_steps
-from app.domain.ids import is_name
+from app.domain.flow import FlowNode, PathExpression, iter_steps
+from app.domain.ids import CTX_NAME, is_name
 from app.domain.paths import format_path, parse_flow_path, quoted, walk
 from app.domain.values import Found, JsonValue
 
@@ -208,7 +208,7 @@ def result_values(naming: StepNaming | None, dispatched: Sequence[str], result_r
 
 
 def _can_be_listed(name: str) -> bool:
-    return is_name(name) and name != WHOLE_RESULT
+    return is_name(name) and name != CTX_NAME
 
 
 def _writers_of(naming: StepNaming) -> dict[str, set[str]]:

@@ -91,7 +91,10 @@ class ProjectionRef(BaseModel):
 class ProjectionAdapter(Protocol):
     """A way to put a slice of run data where a worker can pull it."""
 
-    name: Literal["file", "mcp-query"]
+    @property
+    def name(self) -> Literal["file", "mcp-query"]:
+        """The name of the adapter."""
+        ...
 
     async def project(self, key: ProjectionKey, ctx: JsonValue) -> ProjectionRef:
         """Make the slice available, and say where.

@@ -7,30 +7,26 @@ import hashlib
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
-from app.domain.answers import CTX_NAME, Answer, render_output
 from app.domain.blueprint import Blueprint, parse_blueprint
-from app.domain.context import AgentContextView, ContextPolicy, Identity, build_view, find_ctx_faults
+from app.domain.context import AgentContextView, find_ctx_faults
 from app.domain.errors import (
     InvalidRequest,
-    NameTaken,
     RunAlreadyFinished,
-    RunFinished,
     RunNotFound,
     RunStillRunning,
-    UnknownRetry,
 )
-from app.domain.ids import check_id, check_name, is_name, new_run_id, new_step_id, new_task_id, new_worker_handle
-from app.domain.naming import StepName, StepNaming, result_values
+from app.domain.ids import check_id, check_name, new_run_id, new_step_id, new_task_id, new_worker_handle
+from app.domain.naming import StepName, StepNaming
 from app.domain.projection import ProjectionKey
-from app.domain.records import Kind, RunOutcome, RunStatus, RunSummary, Source, TaskRecord, wire_time
-from app.domain.rendering import compact_json
+from app.domain.records import RunOutcome, RunStatus, RunSummary, TaskRecord, wire_time
 from app.domain.requests import CreatedTask, Dispatched, DispatchRequest, NewTask, StepNames
 from app.domain.values import JsonValue
+from app.services.dispatching import Draft, check_root, keep_dispatch, name_of, policy_of
 from app.services.launches import Launch, Launches
 from app.services.materializer import Materializer
+from app.services.results import keep_result, outcome_digest
 from app.storage.database import Database
 from app.storage.dispatches import NewDispatch
-from app.storage.runs import RunState
 from app.storage.stores import WriteStores
 
 PROMPT_PATH = "/v1/worker/prompt"
@@ -74,7 +70,7 @@ class Engine:
             InvalidRequest: a root is no absolute path.
         """
         for field in ("project_root", "work_dir"):
-            _check_root(field, getattr(new, field))
+            check_root(field, getattr(new, field))
         blueprint = None if new.blueprint is None else parse_blueprint(_inline(new.blueprint))
         naming = None if blueprint is None else _naming_of(blueprint)
         run_id = new_run_id() if new.start else None
@@ -130,59 +126,33 @@ class Engine:
             InvalidRequest: the ctx gives a field of the view in a wrong type.
         """
         launch = await self._launch_of(run_id)
-        name = _name_of(request, launch.naming)
+        name = name_of(request, launch.naming)
         faults = [
             {"path": f"$.ctx.{field}", "message": message} for field, message in find_ctx_faults(request.ctx or {})
         ]
         if faults:
             raise InvalidRequest(f"{faults[0]['path']} {faults[0]['message']}", faults)
         handle, moment = new_worker_handle(), self._clock()
-        expires_at = moment + timedelta(seconds=request.ttl_seconds or self._handle_ttl_seconds)
-        handle_sha256 = hashlib.sha256(handle.encode()).hexdigest()
-        step_id = new_step_id() if request.retry_of is None else check_id("step", request.retry_of)
-
-        def work(stores: WriteStores) -> tuple[NewDispatch, AgentContextView]:
-            _require_alive(stores.runs.lock(run_id))
-            attempt, occurrence = _numbers(stores, run_id, step_id, name, request)
-            view = _view(launch, request, Identity(step_id, request.ref, attempt, run_id))
-            _check_root("ctx.work_dir", view.work_dir)
-            _check_root("ctx.project_root", view.project_root)
-            dispatch = NewDispatch(
-                run_id=run_id,
-                step_id=step_id,
-                attempt=attempt,
-                step_ref=request.ref,
-                name=name,
-                occurrence=occurrence,
-                handle_sha256=handle_sha256,
-                expires_at=wire_time(expires_at),
-                started_at=wire_time(moment),
-                projection_root=launch.placement.resolve_root(view.work_dir, view.project_root),
-                dir_template=launch.placement.dir_template,
-                policy=_policy(launch, request.ref).model_dump_json(exclude_none=True),
-                view=compact_json(view.shown()).decode(),
-                directive=compact_json(request.directive).decode(),
-                system=None if request.system is None else compact_json(request.system).decode(),
-            )
-            stores.dispatches.add(dispatch)
-            projections = stores.projections(launch.task.id, run_id)
-            counts = stores.dispatches.count(run_id, name, occurrence)
-            projections.recount(step_id, name, counts.attempts, counts.occurrences)
-            projections.shadow(name)
-            stores.runs.touch(run_id, dispatch.started_at)
-            return dispatch, view
-
-        dispatch, view = await self._database.write(work)
+        draft = Draft(
+            run_id=run_id,
+            step_id=new_step_id() if request.retry_of is None else check_id("step", request.retry_of),
+            name=name,
+            request=request,
+            handle_sha256=hashlib.sha256(handle.encode()).hexdigest(),
+            expires_at=moment + timedelta(seconds=request.ttl_seconds or self._handle_ttl_seconds),
+            started_at=moment,
+        )
+        dispatch, view = await self._database.write(lambda stores: keep_dispatch(stores, launch, draft))
         return Dispatched(
-            step_id=step_id,
+            step_id=draft.step_id,
             attempt=dispatch.attempt,
             step_ref=request.ref,
             name=name,
             worker_handle=handle,
             expires_at=dispatch.expires_at,
-            prompt_url=f"{self._base_url}{PROMPT_PATH}?task_id={step_id}",
+            prompt_url=f"{self._base_url}{PROMPT_PATH}?task_id={draft.step_id}",
             submit_url=self._base_url + SUBMIT_PATH,
-            ctx_projection=await self._project_view(dispatch, _policy(launch, request.ref).filter(view)),
+            ctx_projection=await self._project_view(dispatch, policy_of(launch, request.ref).filter(view)),
         )
 
     async def finish(self, run_id: str, outcome: RunOutcome) -> RunSummary:
@@ -193,7 +163,7 @@ class Engine:
             RunAlreadyFinished: it ended before, with another outcome.
         """
         launch = await self._launch_of(run_id)
-        digest = _outcome_digest(outcome)
+        digest = outcome_digest(outcome)
         at = self._now()
 
         def work(stores: WriteStores) -> None:
@@ -202,7 +172,7 @@ class Engine:
                 if run.outcome_sha256 != digest:
                     raise RunAlreadyFinished(run_id, run.status)
                 return
-            body_id = _keep_result(stores, run, launch.naming, outcome.result) if outcome.has_result else None
+            body_id = keep_result(stores, run, launch.naming, outcome.result) if outcome.has_result else None
             stores.runs.finish(run, outcome.status, outcome.error, result_body_id=body_id, outcome_sha256=digest, at=at)
 
         await self._database.write(work)
@@ -260,113 +230,3 @@ def _naming_of(blueprint: Blueprint) -> StepNaming:
 
 def _names(entry: StepName) -> StepNames:
     return StepNames(step_ref=entry.step_ref, name=entry.canonical, aliases=list(entry.aliases))
-
-
-def _check_root(field: str, given: str | None) -> None:
-    if given and (not given.startswith("/") or "\x00" in given or given.encode("utf-8", "ignore").decode() != given):
-        fault = {"path": f"$.{field}", "message": "must be an absolute path"}
-        raise InvalidRequest(f"{field} must be an absolute path", [fault])
-
-
-def _name_of(request: DispatchRequest, naming: StepNaming | None) -> str:
-    check_name(request.ref)
-    if naming is None:
-        return request.ref
-    canonical = naming.canonical_of(request.ref)
-    if canonical is not None:
-        return canonical
-    owner = naming.resolve(request.ref)
-    if owner is not None:
-        raise NameTaken(request.ref, owner)
-    return request.ref
-
-
-def _numbers(stores: WriteStores, run_id: str, step_id: str, name: str, request: DispatchRequest) -> tuple[int, int]:
-    """Number a dispatch: its attempt and its occurrence."""
-    if request.retry_of is None:
-        return 1, stores.dispatches.count(run_id, name, 0).occurrences + 1
-    newest = stores.dispatches.find_newest_attempt(run_id, step_id)
-    if newest is None:
-        raise UnknownRetry(f"retry_of={step_id}: run {run_id} has no such step")
-    attempt, step_ref, _, occurrence = newest
-    if step_ref != request.ref:
-        raise UnknownRetry(f"retry_of={step_id}: that step's ref is {step_ref!r}, not {request.ref!r}")
-    return attempt + 1, occurrence
-
-
-def _require_alive(run: RunState) -> None:
-    if run.status.is_terminal:
-        raise RunFinished(run.id, run.status)
-
-
-def _view(launch: Launch, request: DispatchRequest, identity: Identity) -> AgentContextView:
-    blueprint = launch.blueprint
-    return build_view(
-        identity,
-        launch.input,
-        request.ctx,
-        blueprint.agent_ctx(request.ref) if blueprint else None,
-        blueprint.default_agent_ctx if blueprint else None,
-        blueprint.metadata.project_name_alias if blueprint else None,
-    )
-
-
-def _policy(launch: Launch, ref: str) -> ContextPolicy:
-    """Return the policy of a step, its steps by canonical name: what they are called can then never change."""
-    policy = launch.blueprint.policy_for(ref) if launch.blueprint else ContextPolicy()
-
-    def canonical(given: tuple[str, ...] | None) -> tuple[str, ...] | None:
-        if given is None or launch.naming is None:
-            return given
-        return tuple(launch.naming.resolve(name) or name for name in given)
-
-    return policy.model_copy(
-        update={"steps": canonical(policy.steps), "steps_exclude": canonical(policy.steps_exclude)}
-    )
-
-
-def _outcome_digest(outcome: RunOutcome) -> str:
-    """Digest an outcome: finishing again with the same one is no conflict."""
-    fields = {"status": outcome.status, "error": outcome.error}
-    rendered = render_output(fields | ({"result": outcome.result} if outcome.has_result else {}), Kind.STEP)
-    return rendered.json_sha256
-
-
-def _keep_result(stores: WriteStores, run: RunState, naming: StepNaming | None, result: JsonValue) -> int:
-    """Keep a result whole, and let its parts answer for the steps that the data plane has nothing of."""
-    projections = stores.projections(run.task_id, run.id)
-    kept: dict[str, int] = {}
-
-    def answer(name: str, value: JsonValue) -> Answer:
-        rendered = render_output(value, Kind.STEP)
-        if rendered.json_sha256 not in kept:  # many steps may point at one part: its body is kept once
-            kept[rendered.json_sha256] = stores.outputs.add_body(run.id, rendered.body)
-        return Answer(
-            name=name,
-            kind=Kind.STEP,
-            source=Source.RESULT_REF,
-            ok=None,
-            step_id=None,
-            step_ref=None,
-            attempt=None,
-            attempts=None,
-            occurrence=None,
-            occurrences=None,
-            submitted_at=None,
-            body_id=kept[rendered.json_sha256],
-            encoding=rendered.encoding,
-            json_size=rendered.json_size,
-            json_sha256=rendered.json_sha256,
-            raw_size=rendered.raw_size,
-            raw_sha256=rendered.raw_sha256,
-            preview=rendered.preview,
-            truncated=rendered.truncated,
-        )
-
-    answered = frozenset(projections.list_answered())
-    for name, value in result_values(naming, stores.dispatches.list_names(run.id), result).items():
-        if name not in answered and is_name(name):  # a key that can be no name is still in the whole
-            projections.put_result(answer(name, value))
-    whole = answer(CTX_NAME, result)
-    projections.put_ctx(whole)
-    return whole.body_id

@@ -6,13 +6,11 @@ run that was asked for or from none.
 
 import asyncio
 from collections import OrderedDict
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from app.domain.answers import (
-    CTX_NAME,
     Answer,
     BodyForm,
-    Chunks,
     Place,
     file_form,
     form_of,
@@ -26,71 +24,32 @@ from app.domain.answers import (
     value_of,
 )
 from app.domain.errors import (
-    AttemptNotFound,
     FileNotMaterialized,
     InvalidKey,
     InvalidParameter,
-    OccurrenceNotFound,
-    PathNotFound,
     ProjectionNotFound,
     RunNotFound,
     StepNotFound,
-    TaskNotFound,
 )
-from app.domain.ids import LATEST
-from app.domain.paths import explain_miss, parse_path, walk
+from app.domain.ids import CTX_NAME, LATEST
 from app.domain.projection import ProjectionKey, ProjectionRef
-from app.domain.records import Kind, Source, StepList, StepSummary
+from app.domain.records import Kind, StepList, StepSummary
 from app.domain.rendering import (
-    JSON_TYPE,
     PREVIEW_BYTES,
-    TEXT_TYPE,
     WHOLE,
     Narrowing,
     content_path,
     preview_of,
-    render_json,
-    text_bytes,
 )
 from app.domain.values import JsonValue
+from app.services.looks import Listing, Look, Served, find_narrowed, require_run, walk_body
 from app.services.scopes import OPERATOR, Scope
 from app.storage.database import Database
 from app.storage.file_states import FileStates
-from app.storage.projections import ListedRow, RunAddress
-from app.storage.stores import ReadStores
+from app.storage.projection_reads import ListedRow
 
 FORMATS = ("json", "raw", "file")
 _NARROWED_REMEMBERED = 512
-
-
-class Listing(NamedTuple):
-    """The outputs of a run, each as the JSON of its summary, ascending by name."""
-
-    task_id: str
-    run_id: str
-    summaries: list[bytes]
-
-    def body(self) -> bytes:
-        """Render the answer of the list."""
-        head = f'{{"task_id":"{self.task_id}","run_id":"{self.run_id}","steps":['.encode()
-        return b"".join((head, b",".join(self.summaries), b"]}"))
-
-
-class Look(NamedTuple):
-    """What stands under a name, in the form that was asked for; ``body`` where it took the body to tell."""
-
-    answer: Answer
-    form: BodyForm
-    place: Place
-    narrowing: Narrowing
-    body: bytes | None = None
-
-
-class Served(NamedTuple):
-    """A body with what is told of it. One in chunks must be closed."""
-
-    look: Look
-    body: bytes | Chunks
 
 
 class McpQueryAdapter:
@@ -171,7 +130,7 @@ class McpQueryAdapter:
         """
         scope.require_run(task_id, run_id)
         async with self._database.snapshot() as stores:
-            found = _require(await stores.projections.find_run(task_id, run_id), task_id, run_id)
+            found = require_run(await stores.projections.find_run(task_id, run_id), task_id, run_id)
             scope.require_run(task_id, found)
             rows = await stores.projections.list_by_name(found)
             if scope.grant is not None:
@@ -210,13 +169,13 @@ class McpQueryAdapter:
         scope.require_run(task_id, run_id)
         async with self._database.point() as stores:
             address, canonical, answer = await stores.projections.find(task_id, run_id, name)
-            found = _require(address, task_id, run_id)
+            found = require_run(address, task_id, run_id)
             scope.require_run(task_id, found)
             scope.require(canonical, canonical if answer is None else answer.step_name)
             if answer is None:
                 raise StepNotFound(name, found)
             if narrowing.attempt is not None or narrowing.occurrence is not None:
-                answer = await _narrowed(stores, found, answer, narrowing)
+                answer = await find_narrowed(stores, found, answer, narrowing)
         look = Look(answer, stored_form(answer), Place(task_id, found, self._base_url), narrowing)
         if narrowing.path is not None:
             return await self._along(look, narrowing.path)
@@ -264,7 +223,7 @@ class McpQueryAdapter:
             return self._files.head(look.form.file_path, PREVIEW_BYTES + 1)
         body = await self._stored_body(look)
         if look.narrowing.path is not None:
-            return _along(look.answer, body, look.narrowing)[0]
+            return walk_body(look.answer, body, look.narrowing)[0]
         is_raw = look.narrowing.format == "raw" or (look.answer.kind is Kind.ARTIFACT and look.narrowing.format is None)
         return raw_body(look.answer, body) if is_raw else rendered_value(look.answer.encoding, body)
 
@@ -274,7 +233,7 @@ class McpQueryAdapter:
         if known is not None:
             self._narrowed.move_to_end(key)
             return look._replace(form=known)
-        body, content_type = _along(look.answer, await self._stored_body(look), look.narrowing)
+        body, content_type = walk_body(look.answer, await self._stored_body(look), look.narrowing)
         form = form_of(body, content_type)
         self._narrowed[key] = form
         while len(self._narrowed) > _NARROWED_REMEMBERED:
@@ -297,51 +256,3 @@ class McpQueryAdapter:
         if form.file_path is not None:
             form = form._replace(preview=preview_of(self._files.head(form.file_path, PREVIEW_BYTES + 1)))
         return summary_json(summarize(answer, form, place))
-
-
-def _require(address: RunAddress, task_id: str, run_id: str | None) -> str:
-    if not address.task_exists:
-        raise TaskNotFound(task_id)
-    if address.run_id is None:
-        raise RunNotFound(run_id or LATEST, task_id)
-    return address.run_id
-
-
-async def _narrowed(stores: ReadStores, run_id: str, answer: Answer, narrowing: Narrowing) -> Answer:
-    """Find an earlier output of what answers for a name."""
-    if answer.source is Source.RESULT_REF:
-        if narrowing.occurrence is not None:
-            raise OccurrenceNotFound(answer.name, narrowing.occurrence, 0)
-        raise AttemptNotFound(answer.name, narrowing.attempt or 0, 0)
-    find = stores.outputs.find_part if answer.kind is Kind.ARTIFACT else stores.outputs.find_final
-    of_occurrence = answer
-    if narrowing.occurrence is not None:
-        found = await find(run_id, answer.name, narrowing.occurrence, None)
-        if found is None:
-            raise OccurrenceNotFound(answer.name, narrowing.occurrence, answer.occurrences or 0)
-        of_occurrence = found
-    if narrowing.attempt is None:
-        return of_occurrence
-    narrowed = await find(run_id, answer.name, narrowing.occurrence, narrowing.attempt)
-    if narrowed is None:
-        raise AttemptNotFound(answer.name, narrowing.attempt, of_occurrence.attempts or 0)
-    return narrowed
-
-
-def _along(answer: Answer, stored: bytes, narrowing: Narrowing) -> tuple[bytes, str]:
-    """Narrow a stored body along a path, and name the type of what that leads to.
-
-    Raises:
-        PathNotFound: it leads nowhere.
-    """
-    path = narrowing.path or ""
-    if not path and answer.encoding == "json" and narrowing.format != "raw":
-        return stored, JSON_TYPE
-    value = value_of(answer.encoding, stored)
-    segments = parse_path(path)
-    found = None if segments is None else walk(value, segments)
-    if found is None:
-        raise PathNotFound(answer.name, path, explain_miss(value, path))
-    if narrowing.format == "raw" and isinstance(found.value, str):
-        return text_bytes(found.value), TEXT_TYPE
-    return render_json(found.value), JSON_TYPE

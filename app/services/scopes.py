@@ -5,10 +5,10 @@ The invariant: deny by default; a scope that is not the operator's names exactly
 
 from typing import NamedTuple
 
-from app.domain.answers import CTX_NAME
 from app.domain.context import ContextPolicy
 from app.domain.errors import Forbidden
 from app.domain.grants import Grant
+from app.domain.ids import CTX_NAME
 
 
 class Scope(NamedTuple):

@@ -15,12 +15,11 @@ from pathlib import Path
 from typing import Literal
 
 from app.domain.errors import InvalidJson, InvalidKey, ProjectionIo, ProjectionNotFound, ProjectionSerialize
+from app.domain.ids import CTX_NAME
 from app.domain.placement import ProjectionPlacement, check_file_name
 from app.domain.projection import ProjectionKey, ProjectionRef
 from app.domain.rendering import read_submission, render_json, render_submission, text_bytes
 from app.domain.values import JsonValue, parse_json
-
-CTX_STEM = "_ctx"
 
 
 class FileProjectionAdapter:
@@ -42,7 +41,7 @@ class FileProjectionAdapter:
         self._allowed_roots = allowed_roots
 
     async def project(self, key: ProjectionKey, ctx: JsonValue) -> ProjectionRef:
-        """Write the step that the key addresses to its file, whole: ``fetch`` narrows; see :class:`ProjectionAdapter`."""
+        """Write the step that the key addresses to its file, whole; see :class:`ProjectionAdapter`."""
         key.require(ctx)
         value = key.model_copy(update={"path": None}).require(ctx)
         front = {"task_id": key.task_id} | ({"step": key.step} if key.step is not None else {})
@@ -79,8 +78,8 @@ class FileProjectionAdapter:
             ProjectionIo: the disk refused.
             ProjectionSerialize: the value is no JSON value.
         """
-        if key.step is None or key.step == CTX_STEM:
-            raise InvalidKey(f"a submission needs a step's name other than {CTX_STEM!r}")
+        if key.step is None or key.step == CTX_NAME:
+            raise InvalidKey(f"a submission needs a step's name other than {CTX_NAME!r}")
         front = {"task_id": key.task_id, "step": key.step, "attempt": attempt, "ok": ok}
         return await self._write(key.task_id, _file_name(key), render_submission(front, value))
 
@@ -93,7 +92,7 @@ class FileProjectionAdapter:
             InvalidKey: the name cannot be a file name, or is the one of the step's own file or of the view.
             ProjectionIo: the disk refused.
         """
-        if name in {f"{CTX_STEM}.md", f"{canonical}.md"}:
+        if name in {f"{CTX_NAME}.md", f"{canonical}.md"}:
             raise InvalidKey(f"a part may not be called {name!r}: that file is the step's own")
         body = text_bytes(value) if isinstance(value, str) else render_json(value)
         return await self._write(task_id, check_file_name(name), body)
@@ -115,7 +114,7 @@ class FileProjectionAdapter:
 
 
 def _file_name(key: ProjectionKey) -> str:
-    return f"{check_file_name(CTX_STEM if key.step is None else key.step)}.md"
+    return f"{check_file_name(CTX_NAME if key.step is None else key.step)}.md"
 
 
 def _check_allowed(root: Path, allowed_roots: Sequence[Path] | None) -> None:

@@ -8,7 +8,8 @@ from sqlalchemy import Connection
 from app.domain.answers import Place
 from app.storage.dispatches import DispatchReads, DispatchWrites
 from app.storage.outputs import OutputReads, OutputWrites
-from app.storage.projections import ProjectionReads, ProjectionWrites
+from app.storage.projection_reads import ProjectionReads
+from app.storage.projections import ProjectionWrites
 from app.storage.reader import Reader
 from app.storage.runs import RunReads, RunWrites
 from app.storage.tasks import TaskReads, TaskWrites

@@ -1,0 +1,170 @@
+"""Reading projections: what answers now for the names of a run.
+
+The invariant: one statement resolves a name, and one lists a run, whatever the number of its steps.
+"""
+
+from typing import Any, NamedTuple
+
+from sqlalchemy import ColumnElement, Select, and_, bindparam, func, select
+
+from app.domain.answers import Answer
+from app.domain.records import Kind, Source
+from app.storage.outputs import ANSWER_COLUMNS, answer_of
+from app.storage.reader import Reader, Row
+from app.storage.tables import (
+    LISTED,
+    SHADOWED,
+    names,
+    projections,
+    runs,
+    shown,
+    stored,
+    tasks,
+)
+
+
+class ListedRow(NamedTuple):
+    """One line of a list: its finished summary in pieces, and the file that may have changed since."""
+
+    name: str
+    summary_head: bytes
+    summary_tail: bytes
+    attempts: int | None
+    occurrence: int | None
+    occurrences: int | None
+    submitted_at: str | None
+    file_path: str | None
+    file_sha256: str | None
+    step_name: str | None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Its name, and that of the step that put it out: a policy may speak of either."""
+        return (shown(self.name),) if self.step_name is None else (shown(self.name), shown(self.step_name))
+
+    def summary(self, base_url: bytes) -> bytes:
+        """Join the pieces to the summary's JSON."""
+        _, head, tail, attempts, occurrence, occurrences, submitted_at, *_ = self
+        if attempts is None:
+            return b"".join((head, base_url, tail, _NO_COUNTS))
+        counts = f'{attempts},"occurrence":{occurrence},"occurrences":{occurrences},"submitted_at":"{submitted_at}"}}'
+        return b"".join((head, base_url, tail, counts.encode()))
+
+
+_NO_COUNTS = b'null,"occurrence":null,"occurrences":null,"submitted_at":null}'
+
+
+class RunAddress(NamedTuple):
+    """A run that was found under a task, or what of the two was not."""
+
+    task_exists: bool
+    run_id: str | None
+
+
+class ProjectionReads:
+    """Reads what answers for the names of a run."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+
+    async def find_run(self, task_id: str, run_id: str | None) -> RunAddress:
+        """Find a run of a task by its id, or the one created last."""
+        if run_id is None:
+            row = await self._reader.first(_LATEST_RUN, task_id=task_id)
+        else:
+            row = await self._reader.first(_RUN, task_id=task_id, run_id=run_id)
+        if row is None:
+            return RunAddress(task_exists=False, run_id=None)
+        return RunAddress(task_exists=True, run_id=row[0])
+
+    async def list_by_name(self, run_id: str) -> list[ListedRow]:
+        """List what the run's names answer with, ascending by name, bytewise."""
+        return list(map(ListedRow._make, await self._reader.all(_LIST, run_id=run_id)))
+
+    async def list_answers_with_files(self, run_id: str) -> dict[str, Answer]:
+        """Return the answers of a run that have a materialized file, by name."""
+        rows = await self._reader.all(_WITH_FILES, run_id=run_id)
+        return {answer.name: answer for answer in map(_answer, rows)}
+
+    async def find(self, task_id: str, run_id: str | None, name: str) -> tuple[RunAddress, str, Answer | None]:
+        """Find a run as :meth:`find_run`, the canonical name of a name in it, and what answers for that now."""
+        given = {"task_id": task_id, "name": stored(name)}
+        if run_id is None:
+            row = await self._reader.first(_RESOLVE_LATEST, **given)
+        else:
+            row = await self._reader.first(_RESOLVE, run_id=run_id, **given)
+        if row is None:
+            return RunAddress(task_exists=False, run_id=None), name, None
+        canonical = name if row[1] is None else shown(row[1])
+        return RunAddress(task_exists=True, run_id=row[0]), canonical, None if row[2] is None else _answer(row[2:])
+
+    async def resolve_name(self, task_id: str, name: str) -> str:
+        """Return the canonical name that a name of the task's Blueprint leads to, or the name itself."""
+        row = await self._reader.first(_CANONICAL, task_id=task_id, name=stored(name))
+        return name if row is None else shown(row[0])
+
+    async def list_aliases(self, task_id: str) -> dict[str, str]:
+        """Return every name of the task's Blueprint and the canonical name it leads to."""
+        return {shown(row[0]): shown(row[1]) for row in await self._reader.all(_ALIASES, task_id=task_id)}
+
+
+def _answer(row: Row) -> Answer:
+    kind = Kind.ARTIFACT if row[1] == Kind.ARTIFACT else Kind.STEP
+    return answer_of(shown(row[0]), kind, Source(row[2]), row[3:])
+
+
+_p = projections.c
+_LIST = (
+    select(
+        _p.name,
+        _p.summary_head,
+        _p.summary_tail,
+        _p.attempts,
+        _p.occurrence,
+        _p.occurrences,
+        _p.created_at,
+        _p.file_path,
+        _p.file_sha256,
+        _p.step_name,
+    )
+    .where(_p.run_id == bindparam("run_id"), _p.visibility == LISTED)
+    .order_by(_p.name)
+)
+_answer_columns = (
+    _p.name,
+    _p.kind,
+    _p.source,
+    _p.attempts,
+    _p.occurrences,
+    *(_p[column] for column in ANSWER_COLUMNS),
+)
+_WITH_FILES: Select[Any] = select(*_answer_columns).where(
+    _p.run_id == bindparam("run_id"), _p.visibility == LISTED, _p.file_path.is_not(None)
+)
+_the_run = and_(runs.c.task_id == tasks.c.id, runs.c.id == bindparam("run_id"))
+_newest = select(func.max(runs.c.seq)).where(runs.c.task_id == tasks.c.id).correlate(tasks).scalar_subquery()
+_the_latest_run = runs.c.seq == _newest
+_of_task = tasks.c.id == bindparam("task_id")
+_RUN = select(runs.c.id).select_from(tasks.outerjoin(runs, _the_run)).where(_of_task)
+_LATEST_RUN = select(runs.c.id).select_from(tasks.outerjoin(runs, _the_latest_run)).where(_of_task)
+
+
+def _resolve(the_run: ColumnElement[bool]) -> Select[Any]:
+    the_name = and_(names.c.task_id == tasks.c.id, names.c.name == bindparam("name"))
+    the_answer = and_(
+        _p.run_id == runs.c.id,
+        _p.name == func.coalesce(names.c.canonical, bindparam("name")),
+        _p.visibility < SHADOWED,
+    )
+    return (
+        select(runs.c.id, names.c.canonical, *_answer_columns)
+        .select_from(tasks.outerjoin(runs, the_run).outerjoin(names, the_name).outerjoin(projections, the_answer))
+        .where(_of_task)
+        .order_by(_p.visibility)  # a step or artifact called _ctx comes before the reserved name
+    )
+
+
+_RESOLVE = _resolve(_the_run)
+_RESOLVE_LATEST = _resolve(_the_latest_run)
+_CANONICAL = select(names.c.canonical).where(names.c.task_id == bindparam("task_id"), names.c.name == bindparam("name"))
+_ALIASES = select(names.c.name, names.c.canonical).where(names.c.task_id == bindparam("task_id"))

@@ -1,0 +1,197 @@
+"""Writing SQLite: one thread that commits whatever waits together.
+
+The invariant: a write is answered after the commit that holds it, with ``synchronous=FULL``; one that fails takes
+none of its neighbours with it.
+"""
+
+import asyncio
+import contextlib
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection, create_engine, event
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.pool import StaticPool
+
+from app.domain.errors import StepplaneError, Unavailable
+from app.observability import DATABASE_SECONDS
+from app.storage.sqlite_reader import BUSY_TIMEOUT_MS, comes_and_goes
+from app.storage.stores import WriteStores
+
+T = TypeVar("T")
+
+MAX_WAITING = 5_000
+"""How many writes may wait. A bound, so that an overload is told at once and not as ever longer answers."""
+
+_MAX_BATCH = 128
+
+
+class _Job:
+    """One write that waits, and where its result goes."""
+
+    __slots__ = ("error", "future", "result", "work")
+
+    def __init__(self, work: Callable[[WriteStores], Any], future: "asyncio.Future[Any]") -> None:
+        self.work = work
+        self.future = future
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+    def deliver(self) -> None:
+        if self.future.cancelled():
+            return
+        if self.error is not None:
+            self.future.set_exception(self.error)
+        else:
+            self.future.set_result(self.result)
+
+
+class SqliteWriter:
+    """One thread that takes whatever waits and commits it in one transaction.
+
+    There is no timer: who comes while a commit runs is in the next one. Under load the cost of a durable commit
+    is shared by all that waited for it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._waiting = 0
+        self._closed = False
+        self._thread: threading.Thread | None = None
+
+    async def run(self, work: Callable[[WriteStores], T]) -> T:
+        """Queue a write and wait for its commit."""
+        if self._closed or self._waiting >= MAX_WAITING:
+            raise Unavailable("the server is closing" if self._closed else "too many writes wait already: try again")
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._serve, name="sqlite-writer", daemon=True)
+            self._thread.start()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+        self._waiting += 1
+        try:
+            self._jobs.put(_Job(work, future))
+            return await future
+        finally:
+            self._waiting -= 1
+
+    def close(self) -> None:
+        """Commit what waits, then end the thread."""
+        self._closed = True
+        if self._thread is not None:
+            self._jobs.put(None)
+            self._thread.join()
+
+    def _serve(self) -> None:
+        engine = create_engine(
+            f"sqlite:///{self._path}",
+            poolclass=StaticPool,
+            isolation_level="AUTOCOMMIT",  # the transactions are ours: BEGIN IMMEDIATE, which never fails half-way
+            connect_args={"check_same_thread": False},
+        )
+        event.listen(engine, "connect", _prepare)
+        connection: Connection | None = None
+        closing = False
+        while not closing:
+            batch = [self._jobs.get()]
+            while len(batch) < _MAX_BATCH:
+                try:
+                    batch.append(self._jobs.get_nowait())
+                except queue.Empty:
+                    break
+            closing = None in batch
+            jobs = [job for job in batch if job is not None]
+            if jobs:
+                with _timed_writes():
+                    try:
+                        connection = connection or engine.connect()
+                    except DBAPIError:  # no file handle is left, or the file is not there just now
+                        _refuse(jobs)
+                    else:
+                        _commit_together(connection, jobs)
+                _deliver(jobs)
+        if connection is not None:
+            connection.close()
+        engine.dispose()
+
+
+@contextlib.contextmanager
+def _timed_writes() -> Iterator[None]:
+    began = time.perf_counter()
+    try:
+        yield
+    finally:
+        DATABASE_SECONDS.labels("write").inc(time.perf_counter() - began)
+
+
+def _prepare(raw: Any, _record: Any) -> None:
+    raw.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
+    raw.execute("PRAGMA journal_mode=WAL")
+    raw.execute("PRAGMA synchronous=FULL")
+    raw.execute("PRAGMA foreign_keys=ON")
+
+
+def _commit_together(connection: Connection, jobs: Sequence[_Job]) -> None:
+    """Run all jobs in one transaction; when that fails, each in one of its own."""
+    try:
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+    except DBAPIError:  # the lock did not come free: each job alone would only wait as long again
+        _refuse(jobs)
+        return
+    try:
+        for job in jobs:
+            _attempt(connection, job)
+        connection.exec_driver_sql("COMMIT")
+    except Exception as error:  # noqa: BLE001 - whatever it was, it must reach whoever waits
+        _roll_back(connection)
+        if len(jobs) > 1:
+            for job in jobs:
+                _commit_together(connection, [job])
+        else:
+            orig = error.orig if isinstance(error, DBAPIError) else None
+            jobs[0].error = Unavailable() if comes_and_goes(orig) else error
+
+
+def _refuse(jobs: Sequence[_Job]) -> None:
+    for job in jobs:
+        job.error = Unavailable()
+
+
+def _attempt(connection: Connection, job: _Job) -> None:
+    """Run one job of a batch; a refusal that changed nothing is its own affair, all else fails the batch."""
+    raw = connection.connection.dbapi_connection
+    before = raw.total_changes if raw else 0
+    job.result = job.error = None
+    try:
+        job.result = job.work(WriteStores(connection))
+    except StepplaneError as refusal:
+        if raw is None or raw.total_changes != before:
+            raise
+        job.error = refusal
+
+
+def _roll_back(connection: Connection) -> None:
+    with contextlib.suppress(
+        DBAPIError
+    ):  # when BEGIN itself failed, or SQLite rolled back by itself, there is nothing to undo
+        connection.exec_driver_sql("ROLLBACK")
+
+
+def _deliver(jobs: Sequence[_Job]) -> None:
+    """Wake every waiter: one call into each event loop, not one a job."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[_Job]] = {}
+    for job in jobs:
+        by_loop.setdefault(job.future.get_loop(), []).append(job)
+    for loop, theirs in by_loop.items():
+        with contextlib.suppress(RuntimeError):  # that loop was closed: nobody waits any more
+            loop.call_soon_threadsafe(_deliver_all, theirs)
+
+
+def _deliver_all(jobs: Sequence[_Job]) -> None:
+    for job in jobs:
+        job.deliver()
