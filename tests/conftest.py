@@ -5,7 +5,7 @@ Tests that take ``database_url`` run once on SQLite, and once on PostgreSQL wher
 
 import os
 import secrets
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import asyncpg
@@ -80,8 +80,8 @@ async def client(app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
 
 
 @pytest.fixture
-def work_dir(tmp_path: Path) -> Iterator[Path]:
+def work_dir(tmp_path: Path) -> Path:
     """A directory that workers work in."""
     directory = tmp_path / "work"
     directory.mkdir()
-    yield directory
+    return directory

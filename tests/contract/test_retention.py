@@ -70,11 +70,10 @@ async def test_a_server_prunes_by_itself(database_url: str) -> None:
     await asyncio.sleep(0.1)
     async with _started(Settings(database_url=database_url, retention_days=1e-6)) as http:
         for _ in range(200):
-            answer = await http.get(f"/v1/runs/{old.run_id}")
-            if answer.status_code == 404:
+            if (await http.get(f"/v1/runs/{old.run_id}")).status_code == 404:
                 break
             await asyncio.sleep(0.02)
-        assert answer.status_code == 404
+        assert (await http.get(f"/v1/runs/{old.run_id}")).status_code == 404
 
 
 class _started:  # noqa: N801 - reads as a verb

@@ -1,0 +1,543 @@
+"""A real server process: killed, restarted, asked over real sockets, and started where it cannot be."""
+# ruff: noqa: ASYNC240 - a test may look at the disk: nobody waits for it
+
+import asyncio
+import hashlib
+import http.client
+import json
+import os
+import random
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+import pytest
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import create_async_engine
+
+from app.domain.rendering import read_submission, render_json
+from app.storage.migrations import migrate
+from app.storage.urls import parse_database_url
+from tests.contract.pipeline import Dispatched, Pipeline, bearer, blueprint_of, code_of, dumped, parsed
+from tests.e2e.conftest import Server
+
+NAMES = ["..", ".", "a/b", "../../etc/passwd", "/", "%2F", "%2E%2E", "a b?c#d;e", "計画\u202e", "content", "steps",
+         "a//b", "\x00",
+         "healthz", "%", "+", "a\\b", "~", "é\u0301", "😀", "latest", "_ctx.md", "x" * 300]  # fmt: skip
+
+OnlyOne = pytest.mark.parametrize("dialect", ["sqlite"], indirect=True)
+"""For what is no affair of the database."""
+
+
+def _ask(
+    server: Server, path: str, headers: dict[str, str] | None = None, method: str = "GET"
+) -> tuple[int, dict[str, str], bytes]:
+    """Send a path as it stands: this client tidies nothing up."""
+    with closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)) as connection:
+        connection.request(method, path, headers=headers or {})
+        answer = connection.getresponse()
+        return answer.status, {key.lower(): value for key, value in answer.getheaders()}, answer.read()
+
+
+class TestRestart:
+    """A restart changes no answer."""
+
+    async def test_every_answer_is_the_same_after_a_kill_and_a_restart(self, server: Server, tmp_path: Path) -> None:
+        """Bytes, digests, ETags, lists, tables of names, views and handles outlive a SIGKILL, whatever they are of."""
+        work_dir = tmp_path / "work"
+        work_dir.mkdir()
+        blueprint = blueprint_of(("plan", "$.draft"), ("code", "$.code"), names={"plan": "the plan"})
+        async with httpx.AsyncClient(base_url=server.url) as http:
+            ended = await Pipeline.create(http, blueprint, work_dir=str(work_dir), goal="restart")
+            first = await ended.dispatch("plan")
+            second = await ended.retry(first)
+            await ended.submit(first, "first")
+            await ended.submit(second, '{"list": [1, {"k": "é"}]}', verdict="blocked")
+            await ended.stage(second, "part.md", "# part")
+            await ended.output("a/b", None)
+            await ended.output("a/b", 2)
+            await ended.finish(result={"code": [1], "draft": "hidden"})
+            running = await ended.another_run()
+            in_flight = await running.dispatch("code", {"d": 1}, system="s" * 30_000, ctx={"k": "v"})
+            await running.stage(in_flight, "part.md", "staged")
+            urls = ["/v1/tasks", f"/v1/tasks/{ended.task_id}", "/v1/runs", "/openapi.json"]
+            for pipeline in (ended, running):
+                run = f"/v1/runs/{pipeline.run_id}"
+                urls += [pipeline.steps_url, run, f"{run}/steps"]
+                for name in ("the plan", "plan", "draft", "code", "part.md", "a/b", "_ctx", "none"):
+                    for tail in ("", "/content", "/content?format=json", "/content?format=raw", "/content?format=file",
+                                 "?attempt=1", "?occurrence=1", "/content?path=list[-1].k",
+                                 "/content?path="):  # fmt: skip
+                        urls.append(pipeline.url(name, tail))
+            urls += ["/v1/worker/prompt", "/v1/worker/prompt/system"]
+
+            async def answers() -> dict[str, tuple[int, dict[str, str], bytes]]:
+                told = {}
+                for url in urls:
+                    answer = await http.get(url, headers=bearer(in_flight) if "worker" in url else {})
+                    headers = {key: item for key, item in answer.headers.items() if key not in {"date", "x-request-id"}}
+                    body = answer.content
+                    if answer.is_error:
+                        document = answer.json()
+                        del document["request_id"]
+                        body, _ = json.dumps(document).encode(), headers.pop("content-length")
+                    told[url] = (answer.status_code, headers, body)
+                return told
+
+            before = await answers()
+            assert Counter(status for status, _, _ in before.values()).keys() == {200, 404}
+            server.restart()
+            after = await answers()
+            for url in urls:
+                assert after[url] == before[url], url
+            etags = {url: headers["etag"] for url, (_, headers, _) in before.items() if "etag" in headers}
+            for url, etag in etags.items():
+                headers = {"If-None-Match": etag} | (bearer(in_flight) if "worker" in url else {})
+                status = (await http.get(url, headers=headers)).status_code
+                assert status == (200 if url.startswith("/v1/worker") else 304), url
+            await running.submit(in_flight, "after the restart")
+            assert json.loads(await running.content("code", format="json")) == "after the restart"
+            assert (await running.retry(in_flight))["attempt"] == 2
+            refused = await http.post("/v1/worker/submit", content=b"x", headers=bearer(second))
+            assert code_of(refused) == (410, "run_finished")
+
+    @OnlyOne
+    async def test_a_signal_ends_it_cleanly_after_what_it_was_asked(self, server: Server) -> None:
+        """SIGTERM and Ctrl-C end with status 0, no traceback, and every submit that was answered in the store."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            await self._stops(server, number)
+        assert "Traceback" not in server.log
+
+    @staticmethod
+    async def _stops(server: Server, number: signal.Signals) -> None:
+        async with httpx.AsyncClient(base_url=server.url) as http:
+            pipeline = await Pipeline.create(http)
+            dispatched = [await pipeline.dispatch(f"step {n}") for n in range(8)]
+
+            async def submit(each: Dispatched) -> str | None:
+                try:
+                    answer = await http.post("/v1/worker/submit", content=b"x" * 100_000, headers=bearer(each))
+                except httpx.TransportError:
+                    return None
+                assert answer.status_code in {204, 503}
+                return each["name"] if answer.status_code == 204 else None
+
+            pending = [asyncio.create_task(submit(each)) for each in dispatched]
+            await asyncio.sleep(0.005)
+            os.kill(server.pid, number)
+            kept = {name for name in await asyncio.gather(*pending) if name}
+            assert await asyncio.to_thread(server.stop) == 0
+            server.start()
+            assert kept <= set(await pipeline.names())
+
+
+class TestSockets:
+    """What only a real parser and a real socket show."""
+
+    @pytest.fixture(scope="class")
+    def server(self, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+        """One server for them all, on SQLite: the database has no part in this."""
+        home = tmp_path_factory.mktemp("sockets")
+        running = Server(f"sqlite:///{home}/stepplane.db", home / "server.log")
+        yield running
+        running.stop()
+
+    async def test_every_name_is_reached_by_the_url_that_is_handed_out(self, server: Server) -> None:
+        """Each ``content_url`` is served as it stands to a client that tidies nothing up, and to httpx alike."""
+        async with httpx.AsyncClient(base_url=server.url) as http:
+            pipeline = await Pipeline.create(http)
+            for name in NAMES:
+                await pipeline.output(name, {"name": name})
+            steps = await pipeline.steps()
+            assert [step["name"] for step in steps] == sorted(NAMES, key=str.encode)
+            for step in steps:
+                status, headers, body = await asyncio.to_thread(_ask, server, step["content_url"])
+                assert (status, json.loads(body)) == (200, {"name": step["name"]}), step["content_url"]
+                assert headers["etag"] == f'"sha256:{hashlib.sha256(body).hexdigest()}"' == f'"sha256:{step["sha256"]}"'
+                assert (await http.get(step["content_url"])).content == body
+                summary = step["content_url"].removesuffix("/content")
+                assert json.loads((await asyncio.to_thread(_ask, server, summary))[2]) == step
+            for spelled in ("%2e%2e", "%2E.", ".%2e", "..", "%2E%2E"):
+                status, _, body = await asyncio.to_thread(_ask, server, f"{pipeline.steps_url}/{spelled}/content")
+                assert (status, json.loads(body)) == (200, {"name": ".."}), spelled
+            for spelled in ("a%2fb", "a%2Fb", "%61%2F%62"):
+                status, _, body = await asyncio.to_thread(_ask, server, f"{pipeline.steps_url}/{spelled}/content")
+                assert (status, json.loads(body)) == (200, {"name": "a/b"}), spelled
+
+    async def test_a_path_is_routed_as_it_was_sent(self, server: Server) -> None:
+        """No dots are resolved and no slashes merged: what is no route is 404 in the one error shape, never a file."""
+        async with httpx.AsyncClient(base_url=server.url) as http:
+            pipeline = await Pipeline.create(http)
+            await pipeline.output("plan", 1)
+        base = pipeline.steps_url
+        for path in (
+            f"{base}/plan/../plan", f"{base}/./plan", f"{base}//plan", f"/{base}", f"{base}/", f"{base}/plan/",
+            f"{base}/plan/content/",
+            f"{base}/a/b", f"{base}/../../../../../../../../etc/passwd", "/..%2f..%2f..%2fetc/passwd",
+            "/v1/./healthz", "//v1/healthz",
+            "/v1/healthz/", "/v1/healthz%2F..", "/V1/healthz", "/v1%2Fhealthz", f"{base}%2Fplan",
+            f"{base}/plan%2Fcontent", "/",
+        ):  # fmt: skip
+            status, headers, body = await asyncio.to_thread(_ask, server, path)
+            assert (status, headers["content-type"]) == (404, "application/json"), path
+            assert json.loads(body)["code"] in {"route_not_found", "step_not_found"}, path
+            assert b"root:" not in body
+        assert (await asyncio.to_thread(_ask, server, "/v1/healthz"))[::2] == (200, b"ok")
+        assert (await asyncio.to_thread(_ask, server, f"{base}/%FF"))[0] == 400
+
+    async def test_a_body_is_refused_before_it_is_sent(self, server: Server) -> None:
+        """A stranger, and a body too large by its declared length, are answered while not one byte of it was sent."""
+        async with httpx.AsyncClient(base_url=server.url) as http:
+            dispatched = await (await Pipeline.create(http)).dispatch("ask")
+        for handle, expected in (("wh-" + "0" * 32, b"401"), (dispatched["worker_handle"], b"413")):
+            head = f"POST /v1/worker/submit HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {handle}\r\n"
+            head += f"Content-Length: {2**40}\r\n\r\n"
+            with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
+                connection.sendall(head.encode())
+                assert (await asyncio.to_thread(connection.recv, 65_536)).split()[1] == expected
+
+    async def test_a_body_that_breaks_off_is_not_kept(self, server: Server) -> None:
+        """A submit whose sender goes away half-way keeps nothing, and the server goes on."""
+        async with httpx.AsyncClient(base_url=server.url) as http:
+            pipeline = await Pipeline.create(http)
+            dispatched = await pipeline.dispatch("ask")
+            head = (
+                f"POST /v1/worker/submit HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {dispatched['worker_handle']}\r\n"
+            )
+            for framing in (b"Content-Length: 1000\r\n\r\nhalf", b"Transfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n"):
+                for _ in range(5):
+                    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
+                        connection.sendall(head.encode() + framing)
+            await pipeline.submit(await pipeline.dispatch("other"), "x")
+            assert await pipeline.names() == ["other"]
+            assert (await pipeline.entries())[0]["status"] == "dispatched"
+        assert "Traceback" not in server.log
+
+    def test_curl_reaches_every_name(self, server: Server) -> None:
+        """Curl --path-as-is follows a ``content_url`` as it stands, and its digest is the one told."""
+        with httpx.Client(base_url=server.url) as http:
+            created = http.post("/v1/tasks", content=b"{}").json()
+            for name in ("..", "a/b", "../../etc/passwd"):
+                ref = dumped({"ref": name, "directive": 1})
+                handle = http.post(f"/v1/runs/{created['run_id']}/steps", content=ref).json()
+                http.post("/v1/worker/submit", content=f"output of {name}", headers=bearer(handle))
+            steps = http.get(f"/v1/tasks/{created['task_id']}/runs/latest/steps").json()["steps"]
+        for step in steps:
+            assert quote(step["name"], safe="").replace(".", "%2E") in step["content_url"].replace(".", "%2E")
+            body = subprocess.run(
+                ["curl", "--silent", "--fail", "--path-as-is", server.url + step["content_url"]],
+                capture_output=True,
+                check=True,
+            ).stdout
+            assert hashlib.sha256(body).hexdigest() == step["sha256"]
+            assert json.loads(body) == f"output of {step['name']}"
+
+
+class TestLogs:
+    """No secret in any line that a server writes."""
+
+    @OnlyOne
+    @pytest.mark.parametrize("log_format", ["console", "json"])
+    async def test_no_secret_is_written_even_by_a_crash(
+        self, database_url: str, tmp_path: Path, log_format: str
+    ) -> None:
+        """At the least level, in both formats, a crash with its traceback included: no token and no handle."""
+        token = "the-operators-own-token"
+        environment = {
+            "STEPPLANE_LOG_LEVEL": "debug",
+            "STEPPLANE_LOG_FORMAT": log_format,
+            "STEPPLANE_OPERATOR_TOKEN": token,
+        }
+        server = Server(database_url, tmp_path / "server.log", environment)
+        try:
+            headers = {"Authorization": f"Bearer {token}", "X-Request-ID": "findable-id"}
+            async with httpx.AsyncClient(base_url=server.url, headers=headers) as http:
+                pipeline = await Pipeline.create(http)
+                dispatched = await pipeline.output("ask", 1)
+                await pipeline.prompt(dispatched)
+                await http.post("/v1/worker/result", content=b"{", headers=bearer(dispatched))
+                await http.get("/v1/tasks", headers={"Authorization": f"Basic {token}"})
+                with sqlite3.connect(parse_database_url(database_url).path) as connection:
+                    connection.execute("UPDATE dispatches SET view = '[1]', policy = '[1]'")
+                connection.close()
+                for path in ("/v1/worker/prompt", pipeline.steps_url):
+                    crashed = await http.get(path, headers=bearer(dispatched))
+                    assert code_of(crashed) == (500, "internal_error")
+                    assert crashed.json()["request_id"] == "findable-id"
+        finally:
+            server.stop()
+        assert server.log.count("findable-id") > 5
+        assert "Traceback" in server.log
+        for secret in (token, dispatched["worker_handle"], dispatched["worker_handle"].removeprefix("wh-")):
+            assert secret not in server.log
+        if log_format == "json":
+            lines = [line for line in server.log.splitlines() if "listens on" not in line]
+            assert all(isinstance(json.loads(line), dict) for line in lines)
+
+
+class TestStartup:
+    """Where a server cannot start."""
+
+    @OnlyOne
+    def test_what_keeps_it_from_starting_is_one_clear_line(self, database_url: str, tmp_path: Path) -> None:
+        """A taken port, an unusable or newer database, an open address: one line, a status, no traceback."""
+        url = parse_database_url(database_url)
+        migrate(url)
+        with sqlite3.connect(url.path) as connection:
+            connection.execute("UPDATE alembic_version SET version_num = '9999'")
+        connection.close()
+        (tmp_path / "garbage").write_text("no database at all\n" * 100)
+        taken = socket.create_server(("127.0.0.1", 0))
+        port = str(taken.getsockname()[1])
+        fresh = f"sqlite:///{tmp_path}/fresh.db"
+        cases: list[tuple[list[str], dict[str, str], str]] = [
+            (["--port", port], {"DATABASE_URL": fresh}, f"127.0.0.1:{port}"),
+            (["--port", "0"], {"DATABASE_URL": database_url}, "newer stepplane"),
+            (["--port", "0"], {"DATABASE_URL": f"sqlite:///{tmp_path}"}, "Is a directory"),
+            (["--port", "0"], {"DATABASE_URL": f"sqlite:///{tmp_path}/garbage"}, "not a database"),
+            (["--port", "0"], {"DATABASE_URL": "postgresql://u:secret@127.0.0.1:1/n"}, "cannot be used"),
+            (["--host", "0.0.0.0", "--port", "0"], {"DATABASE_URL": fresh}, "STEPPLANE_OPERATOR_TOKEN"),
+            (["--port", "0"], {"DATABASE_URL": fresh, "OPERATOR_TOKEN": "with space"}, "OPERATOR_TOKEN"),
+        ]
+        with taken:
+            for batch in (cases[:4], cases[4:]):
+                processes = [
+                    subprocess.Popen(
+                        [sys.executable, "-m", "app", "serve", *arguments],
+                        env=os.environ | {f"STEPPLANE_{name}": item for name, item in environment.items()},
+                        stdout=subprocess.PIPE,
+                        stderr=subprocess.PIPE,
+                        text=True,
+                    )
+                    for arguments, environment, _ in batch
+                ]
+                for process, (arguments, environment, reason) in zip(processes, batch, strict=True):
+                    out, err = process.communicate(timeout=60)
+                    case = (arguments, environment, err)
+                    assert process.returncode not in {0, -signal.SIGTERM}, case
+                    assert reason in err, case
+                    assert (out, len(err.splitlines())) == ("", 1), case
+                    assert "Traceback" not in err, case
+                    assert "secret" not in err, case
+                    assert "with space" not in err, case
+
+
+_LAUNCHER = """
+import os, signal, sys
+from app import main
+from app.config import Settings
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+for line in sys.stdin:
+    child = os.fork()
+    if child == 0:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        main.serve(Settings(port=int(line)))
+        os._exit(0)
+    print(child, flush=True)
+"""
+"""Forks a server of a process that has imported the program already: a start costs a tenth, and dies as any other."""
+
+
+class Mortal:
+    """A server that is made to be killed: a process of its own each time, on one port and one database."""
+
+    def __init__(self, database_url: str, log_path: Path) -> None:
+        self._log = log_path.open("ab")
+        self._launcher = subprocess.Popen(
+            [sys.executable, "-c", _LAUNCHER],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            text=True,
+            env=os.environ | {"STEPPLANE_DATABASE_URL": database_url, "STEPPLANE_LOG_LEVEL": "warning"},
+        )
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self._port = free.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self._port}"
+        self._pid = 0
+
+    def start(self) -> None:
+        """Start a process and wait until it answers."""
+        assert self._launcher.stdin is not None
+        assert self._launcher.stdout is not None
+        self._launcher.stdin.write(f"{self._port}\n")
+        self._launcher.stdin.flush()
+        self._pid = int(self._launcher.stdout.readline())
+        give_up_at = time.monotonic() + 30
+        while time.monotonic() < give_up_at:
+            try:
+                if httpx.get(f"{self.url}/v1/healthz", timeout=5).text == "ok":
+                    return
+            except httpx.TransportError:
+                os.kill(self._pid, 0)  # it lives yet
+                time.sleep(0.02)
+        pytest.fail("the server did not start")
+
+    def kill(self) -> None:
+        """End the process as a power cut would, and wait until it is gone."""
+        os.kill(self._pid, signal.SIGKILL)
+        while Path(f"/proc/{self._pid}").exists():
+            time.sleep(0.005)
+
+    def close(self) -> None:
+        """End everything."""
+        with self._log, self._launcher:
+            self._launcher.kill()
+
+
+@pytest.fixture
+def mortal(database_url: str, tmp_path: Path) -> Iterator[Mortal]:
+    """A server to be killed."""
+    server = Mortal(database_url, tmp_path / "server.log")
+    server.start()
+    yield server
+    server.kill()
+    server.close()
+
+
+class Workers:
+    """Workers that submit Finals and parts for as long as they are answered, and remember what was."""
+
+    COUNT = 6
+
+    def __init__(self, http: httpx.AsyncClient, pipeline: Pipeline, handles: list[Dispatched]) -> None:
+        self._http = http
+        self._pipeline = pipeline
+        self._handles = handles
+        self._random = random.Random(4711)  # noqa: S311 - it chooses sizes
+        self._number = 0
+        self.finals: dict[str, list[Any]] = {handle["name"]: [] for handle in handles}
+        """The Finals of each step that were answered 204, in order."""
+        self.unanswered: dict[str, list[Any]] = {handle["name"]: [] for handle in handles}
+        """Those whose answer never came: each may have been kept or not, but whole."""
+        self.parts: dict[str, bytes] = {}
+        self.lost_parts: dict[str, bytes] = {}
+
+    @property
+    def answered(self) -> int:
+        """How many submits were answered 204 so far."""
+        return sum(map(len, self.finals.values())) + len(self.parts)
+
+    async def work_until_killed(self, server: Mortal, answers: int, seconds: float) -> None:
+        """Submit, all at once, until the server has been killed: so long after so many answers."""
+        target = self.answered + answers
+        working = [asyncio.create_task(self._work(handle)) for handle in self._handles]
+        while self.answered < target:  # noqa: ASYNC110 - six workers count, one waits
+            await asyncio.sleep(0.002)
+        await asyncio.sleep(seconds)
+        await asyncio.to_thread(server.kill)
+        await asyncio.gather(*working)
+
+    async def _work(self, handle: Dispatched) -> None:
+        name = handle["name"]
+        while True:
+            self._number += 1
+            value = {"number": self._number, "padding": "é" * self._random.choice([3, 3_000, 90_000])}
+            part, body = f"part-{self._number}.md", f"part {self._number} " * self._random.choice([1, 20_000])
+            try:
+                answer = await self._http.post("/v1/worker/submit", content=dumped(value), headers=bearer(handle))
+                assert answer.status_code == 204, answer.text
+                self.finals[name].append(value)
+            except httpx.TransportError:
+                self.unanswered[name].append(value)
+                return
+            try:
+                url = f"/v1/worker/artifact?name={part}"
+                answer = await self._http.post(url, content=body, headers=bearer(handle))
+                assert answer.status_code == 204, answer.text
+                self.parts[part] = body.encode()
+            except httpx.TransportError:
+                self.lost_parts[part] = body.encode()
+                return
+
+    async def check(self) -> None:
+        """Compare what the server has now with what was answered: all is there, whole, and its digest right."""
+        steps = {step["name"]: step for step in await self._pipeline.steps()}
+        for part, body in self.parts.items():
+            assert steps[part]["sha256"] == hashlib.sha256(body).hexdigest(), part
+        for name, answered in self.finals.items():
+            if not answered:
+                continue
+            body = await self._pipeline.content(name)
+            assert steps[name]["sha256"] == hashlib.sha256(body).hexdigest()
+            kept = json.loads(await self._pipeline.content(name, format="json"))
+            assert kept in [answered[-1], *self.unanswered[name]]
+            assert kept["number"] >= answered[-1]["number"]
+            if "file_path" in steps[name]:
+                assert json.loads(read_submission(Path(steps[name]["file_path"]).read_bytes())) == kept
+        for part in self._random.sample(sorted(self.parts), min(10, len(self.parts))):
+            assert await self._pipeline.content(part) == self.parts[part]
+
+    def check_files(self, work_dir: Path) -> int:
+        """Look at every file under a final name: each is one of the bodies that were sent, whole."""
+        sent = {
+            render_json(value)
+            for values in (self.finals, self.unanswered)
+            for each in values.values()
+            for value in each
+        }
+        parts = self.parts | self.lost_parts
+        files = [path for path in work_dir.rglob("*.md") if path.name != "_ctx.md"]
+        for path in files:
+            if path.name in parts:
+                assert path.read_bytes() == parts[path.name]
+            else:
+                assert read_submission(path.read_bytes()) in sent
+        return len(files)
+
+
+KILLS = {"sqlite": 25, "postgresql": 8}
+"""On PostgreSQL the store is not ours to lose: there the files are what a kill could tear."""
+
+
+async def test_no_answered_submit_is_lost_by_a_kill(
+    mortal: Mortal, dialect: str, database_url: str, tmp_path: Path
+) -> None:
+    """Killed at random moments under concurrent submits: what was answered 204 is there, whole, digest right."""
+    work_dir = tmp_path / "work"
+    work_dir.mkdir()
+    async with httpx.AsyncClient(base_url=mortal.url, timeout=60) as http:
+        pipeline = await Pipeline.create(http, work_dir=str(work_dir))
+        handles = [await pipeline.dispatch(f"step-{number}", ttl_seconds=86_400) for number in range(Workers.COUNT)]
+        workers = Workers(http, pipeline, handles)
+        moments = random.Random(17)  # noqa: S311 - it chooses moments
+        for _ in range(KILLS[dialect]):
+            await workers.work_until_killed(mortal, moments.randrange(16), moments.uniform(0, 0.03))
+            await asyncio.to_thread(mortal.start)
+            await workers.check()
+        assert workers.check_files(work_dir) > KILLS[dialect]
+        assert len(parsed(await http.get("/v1/tasks"))["tasks"]) == 1
+    cut_off = sum(map(len, workers.unanswered.values())) + len(workers.lost_parts)
+    assert workers.answered > 3 * KILLS[dialect]
+    assert cut_off >= KILLS[dialect]
+    for handle in handles:
+        kept = await _kept_finals(database_url, handle)
+        answered_in_order = [value for value in kept if value not in workers.unanswered[handle["name"]]]
+        assert answered_in_order == workers.finals[handle["name"]]
+
+
+async def _kept_finals(database_url: str, dispatched: Dispatched) -> list[Any]:
+    """Read every Final of a step from the database itself, and hold each to the digest that stands beside it."""
+    query = (
+        "SELECT o.json_sha256, b.data FROM outputs o JOIN bodies b ON b.id = o.body_id "
+        "WHERE o.step_id = :step AND o.type = 'final' ORDER BY o.seq"
+    )
+    engine = create_async_engine(parse_database_url(database_url).async_url)
+    try:
+        async with engine.connect() as connection:
+            rows = (await connection.execute(text(query), {"step": dispatched["step_id"]})).all()
+    finally:
+        await engine.dispose()
+    for sha256, data in rows:
+        assert hashlib.sha256(bytes(data)).hexdigest() == sha256
+    return [json.loads(bytes(data)) for _, data in rows]
