@@ -447,6 +447,31 @@ class TestAnswers:
                 # An alias may lead to a step; the key itself is none.
                 assert answer.status_code == 404 or answer.json()["name"] in expected, (case, name)
 
+    async def test_a_restart_changes_no_answer(self, settings: Settings, work_dir: Path) -> None:
+        """Names, values, files, handles and numbering are all there again when another process serves the database."""
+        blueprint = blueprint_of(("plan", "$.draft"), ("code", "$.code"), names={"plan": "the plan"})
+        tails = ("", "/draft", "/draft/content", "/part", "/code/content?path=$.x", "/_ctx", "/the%20plan?format=json")
+        async with serving(settings) as http:
+            ended = await Pipeline.create(http, blueprint, work_dir=str(work_dir))
+            worker = await ended.output("plan", {"a": 1})
+            await ended.stage(worker, "part", "p")
+            await ended.finish(result={"code": {"x": 1}})
+            running = await ended.another_run()
+            going_on = await running.output("plan", "1.1")
+            before = [await http.get(ended.steps_url + tail) for tail in tails]
+        async with serving(settings) as http:
+            after = [await http.get(ended.steps_url + tail) for tail in tails]
+            running.http = http
+            await running.result(going_on, "1.1 again")
+            again = await running.retry(going_on)
+            await running.result(again, "1.2")
+            _, summary = await served(running, "draft")
+            assert [summary[key] for key in ("name", "attempt", "attempts", "occurrences")] == ["the plan", 2, 2, 1]
+        assert [answer.status_code for answer in before] == [200] * len(tails)
+        assert [(answer.content, headers_of(answer)) for answer in after] == [
+            (answer.content, headers_of(answer)) for answer in before
+        ]
+
     async def test_the_data_plane_beats_the_result(self, client: httpx.AsyncClient) -> None:
         """What was submitted answers before ``result_ref``, and a path that misses on it never falls through."""
         pipeline = await Pipeline.create(client, blueprint_of(("plan", "$.plan"), ("code", "$.code")))
@@ -802,7 +827,8 @@ class TestFiles:
         for name in ("s", "part.txt"):
             before, summary = await served(pipeline, name)
             path = Path(summary["file_path"])
-            for edited in (b"edited by hand", b"", "é".encode() * 300, b"\xff\x00 no text", before):
+            large = b"0123456789abcde\n" * 300_000  # is sent in chunks
+            for edited in (b"edited by hand", b"", "é".encode() * 300, large, b"\xff\x00 no text", before):
                 path.write_bytes(edited)
                 if edited.startswith(b"\xff"):  # its preview is not the beginning of its bytes
                     assert await pipeline.content(name) == edited

@@ -1,5 +1,5 @@
 """Who may do what, contract §4 and §5: bearers, the operator's token, and a worker's view of its own run."""
-# ruff: noqa: ASYNC240 - a test may look at the disk: nobody waits for it
+
 
 import asyncio
 import json

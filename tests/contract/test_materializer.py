@@ -1,5 +1,5 @@
 """Files beside the store: they follow the newest Final, and whatever becomes of them fails no submit."""
-# ruff: noqa: ASYNC240 - a test may look at the disk: nobody waits for it
+
 
 import asyncio
 import hashlib

@@ -1,5 +1,5 @@
 """The worker's side, contract §4: what a prompt tells, what a body becomes, and what is refused with nothing kept."""
-# ruff: noqa: ASYNC240 - a test may look at the disk: nobody waits for it
+
 
 import hashlib
 import json

@@ -1,5 +1,5 @@
 """A real server process: killed, restarted, asked over real sockets, and started where it cannot be."""
-# ruff: noqa: ASYNC240 - a test may look at the disk: nobody waits for it
+
 
 import asyncio
 import hashlib

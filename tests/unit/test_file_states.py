@@ -1,5 +1,5 @@
 """FileStates: the digest that is told is that of the bytes, however soon after each other a file changes."""
-# ruff: noqa: ASYNC240 - a test may look at the disk: nobody waits for it
+
 
 import hashlib
 import os

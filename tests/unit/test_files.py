@@ -1,5 +1,5 @@
 """FileProjectionAdapter: whole files or none, inside their directory or nowhere, and every value read back."""
-# ruff: noqa: ASYNC240 - a test may look at the disk: nobody waits for it
+
 
 import asyncio
 import json
