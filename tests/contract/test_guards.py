@@ -1,6 +1,5 @@
 """Who may do what, contract §4 and §5: bearers, the operator's token, and a worker's view of its own run."""
 
-
 import asyncio
 import json
 import re

@@ -1,6 +1,5 @@
 """Files beside the store: they follow the newest Final, and whatever becomes of them fails no submit."""
 
-
 import asyncio
 import hashlib
 import json

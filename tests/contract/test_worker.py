@@ -1,6 +1,5 @@
 """The worker's side, contract §4: what a prompt tells, what a body becomes, and what is refused with nothing kept."""
 
-
 import hashlib
 import json
 import os

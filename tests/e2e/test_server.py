@@ -1,6 +1,5 @@
 """A real server process: killed, restarted, asked over real sockets, and started where it cannot be."""
 
-
 import asyncio
 import hashlib
 import http.client

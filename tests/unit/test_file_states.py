@@ -1,6 +1,5 @@
 """FileStates: the digest that is told is that of the bytes, however soon after each other a file changes."""
 
-
 import hashlib
 import os
 from pathlib import Path

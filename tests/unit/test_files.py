@@ -1,6 +1,5 @@
 """FileProjectionAdapter: whole files or none, inside their directory or nowhere, and every value read back."""
 
-
 import asyncio
 import json
 import os
