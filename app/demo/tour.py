@@ -4,7 +4,10 @@ The invariant: each line works as it stands in a POSIX shell, and no line holds 
 """
 
 import shlex
+import shutil
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 from app.client import StepplaneClient
 from app.demo.pipeline import FinishedRun
@@ -87,10 +90,19 @@ def _cache(curl: _Curl, sha256: str) -> Iterator[str]:
 
 def _commands(run: FinishedRun, server_option: str) -> Iterator[str]:
     yield "The same from the command line:"
+    program = _program()
     for command in (
         f"steps {run.task_id}",
         f"step {run.task_id} source-report",
         f"content {run.task_id} source-report --format raw",
         f"content {run.task_id} inventory --path '$.languages[0]'",
     ):
-        yield f"  stepplane {command}{server_option}"
+        yield f"  {program} {command}{server_option}"
+
+
+def _program() -> str:
+    """Name the command as this shell finds it: a local environment is seldom on the PATH."""
+    if shutil.which("stepplane"):
+        return "stepplane"
+    path = Path(sys.executable).with_name("stepplane")
+    return shlex.quote(str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path))

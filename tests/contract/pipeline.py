@@ -10,11 +10,15 @@ from typing import Any
 from urllib.parse import quote
 
 import httpx
+import pytest
 from fastapi import FastAPI
 
 from app.api.steps import DebugPlane
 from app.config import Settings
 from app.main import create_app
+
+one_database = pytest.mark.parametrize("dialect", ["sqlite"])
+"""Marks a law of HTTP alone, which no database can change: once is enough."""
 
 Dispatched = dict[str, Any]
 """What the server answered to a dispatch: ``step_id``, ``attempt``, ``name``, ``worker_handle`` and so on."""

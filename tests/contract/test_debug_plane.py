@@ -23,7 +23,7 @@ from sqlalchemy import make_url
 
 from app.config import Settings
 from tests.conftest import POSTGRES
-from tests.contract.pipeline import Dispatched, Pipeline, blueprint_of, code_of, parsed, quoted, serving
+from tests.contract.pipeline import Dispatched, Pipeline, blueprint_of, code_of, one_database, parsed, quoted, serving
 
 VECTORS = Path(__file__).parents[1] / "vectors"
 FIELDS = [
@@ -548,6 +548,7 @@ class TestBodies:
             assert (json.loads(body), summary["content_type"]) == (other, JSON)
             assert (await served(pipeline, "s", format="json"))[0] == body
 
+    @one_database
     async def test_paths(self, client: httpx.AsyncClient) -> None:
         """A path narrows the JSON value as the vectors have it; a miss is ``path_not_found`` and no other error."""
         document = vectors("key_resolve.json")
@@ -611,6 +612,7 @@ class TestBodies:
 
 
 class TestErrors:
+    @one_database
     async def test_what_cannot_be_read_is_400(self, client: httpx.AsyncClient) -> None:
         """A malformed id, a parameter that has a value it cannot have, and bytes that are no UTF-8 are 400."""
         pipeline = await Pipeline.create(client)
@@ -661,6 +663,7 @@ class TestErrors:
         assert code_of(await pipeline.get("s", attempt=9, occurrence=9)) == (404, "occurrence_not_found")
         assert code_of(await pipeline.get("s", path="$.none")) == (404, "path_not_found")
 
+    @one_database
     async def test_routing_looks_at_the_path_as_it_was_sent(self, client: httpx.AsyncClient) -> None:
         """A slash separates, an encoded one is part of a name; a longer path or a slash at the end is no route."""
         pipeline = await Pipeline.create(client)
@@ -675,6 +678,7 @@ class TestErrors:
 
 
 class TestHeaders:
+    @one_database
     async def test_content_travels_whole_and_safely(self, client: httpx.AsyncClient) -> None:
         """Content comes whole whatever Range asks for, with the security headers and a file name by RFC 5987."""
         pipeline = await Pipeline.create(client)
@@ -765,6 +769,7 @@ class TestHeaders:
             seen.add(after)
         assert len(seen) == 4
 
+    @one_database
     async def test_urls_are_made_of_the_base_url_alone(self, database_url: str) -> None:
         """``content_url`` is absolute when ``base_url`` is set, one slash between them; the Host never counts."""
         for base_url, prefix in ((None, ""), ('https://h:7777/"base"//', "https://h:7777/%22base%22")):

@@ -22,7 +22,7 @@ from structlog.testing import capture_logs
 
 from app.config import Settings
 from app.main import create_app
-from tests.contract.pipeline import Pipeline, bearer, parsed, plane_of, serving
+from tests.contract.pipeline import Pipeline, bearer, one_database, parsed, plane_of, serving
 
 OWN_ID = re.compile("[0-9a-f]{16}")
 
@@ -44,6 +44,7 @@ def check(answer: httpx.Response, status: int, code: str) -> dict[str, Any]:
 
 
 class TestShape:
+    @one_database
     async def test_routing(self, client: httpx.AsyncClient) -> None:
         """A path that is no route is 404, another method of a route 405 with the methods it has: in the one shape."""
         pipeline = await Pipeline.create(client)
@@ -76,6 +77,7 @@ class TestShape:
         head = await client.head("/v1/nothing")
         assert (head.status_code, head.content, head.headers["content-type"]) == (404, b"", "application/json")
 
+    @one_database
     async def test_bodies_and_parameters(self, client: httpx.AsyncClient) -> None:
         """A body that is no JSON is 400, one of the wrong shape 422, a parameter of the wrong kind 400."""
         for body in (b"{", b"\xff", b"{'a': 1}", b'{"goal": NaN}', b"{} {}", b"\xef\xbb\xbf{}"):
@@ -89,6 +91,7 @@ class TestShape:
         check(await client.get("/v1/runs/nope"), 400, "invalid_id")
         check(await client.get("/v1/tasks/T-0/runs/latest/steps/s?format=x"), 400, "invalid_parameter")
 
+    @one_database
     async def test_access(self, database_url: str) -> None:
         """A missing, malformed or unknown bearer is 401 and says what is needed; a known one elsewhere 403."""
         async with serving(Settings(database_url=database_url, operator_token=SecretStr("right"))) as http:
@@ -104,6 +107,7 @@ class TestShape:
                     assert "wrong" not in told["error"]
             check(await http.get("/v1/tasks", headers=bearer(dispatched)), 403, "forbidden")
 
+    @one_database
     async def test_a_body_over_the_limit(self, database_url: str) -> None:
         """A body over its limit is 413 with limit and size, whether its length is declared or only shows."""
         async with serving(Settings(database_url=database_url, max_output_bytes=1024)) as http:
@@ -127,6 +131,7 @@ class TestShape:
             assert await pipeline.steps() == []
             await pipeline.submit(dispatched, b"x" * 1024)
 
+    @one_database
     async def test_a_crash_tells_nothing(self, app: FastAPI, client: httpx.AsyncClient) -> None:
         """Whatever breaks inside is 500 with an id and not a word of what broke."""
 
@@ -232,6 +237,7 @@ class TestRequestIds:
                 assert [answer.headers.get_list("x-request-id") for answer in (healthy, missing)] == [[given]] * 2
                 assert check(missing, 404, "route_not_found")["request_id"] == given
 
+    @one_database
     async def test_any_other_is_replaced(self, client: httpx.AsyncClient) -> None:
         """An id that could forge a log line, or is over-long, gives way to one of ours, new for every request."""
         seen: list[str] = []

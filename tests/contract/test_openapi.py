@@ -15,7 +15,7 @@ from openapi_spec_validator import validate
 from app.api.steps import DebugPlane
 from app.config import Settings
 from app.main import create_app
-from tests.contract.pipeline import Pipeline, bearer, blueprint_of, parsed, quoted, serving
+from tests.contract.pipeline import Pipeline, bearer, blueprint_of, one_database, parsed, quoted, serving
 
 METHODS = ("get", "put", "post", "delete", "patch", "head", "options")
 ERROR = {"$ref": "#/components/schemas/ErrorBody"}
@@ -101,6 +101,7 @@ def compared(answer: httpx.Response) -> tuple[int, list[tuple[str, str]], bytes]
     return answer.status_code, sorted(headers), answer.content.replace(own, b"")
 
 
+@one_database
 async def test_the_documented_routes_answer_as_the_fast_path(
     client: httpx.AsyncClient, settings: Settings, work_dir: Path
 ) -> None:
@@ -160,6 +161,7 @@ async def test_the_documented_routes_answer_as_the_fast_path(
     assert statuses == {200, 400, 404}
 
 
+@one_database
 async def test_the_errors_that_happen_are_documented(client: httpx.AsyncClient, document: dict[str, Any]) -> None:
     """An error that an operation answers stands in the document, with its status and its code."""
     pipeline = await Pipeline.create(client)

@@ -74,6 +74,11 @@ async def _value(pipeline: Pipeline, name: str) -> Any:
 class TestPrompt:
     """GET /v1/worker/prompt."""
 
+    @pytest.fixture
+    def dialect(self) -> str:
+        """One database is enough: what it keeps of a text is tried elsewhere."""
+        return "sqlite"
+
     async def test_a_directive_is_the_prompt(self, pipeline: Pipeline) -> None:
         """A string directive is the prompt as it is, any other value its compact JSON."""
         cases: list[tuple[Any, str]] = [
@@ -153,6 +158,11 @@ class TestPrompt:
 
 class TestContext:
     """The view and the pointers of a prompt."""
+
+    @pytest.fixture
+    def dialect(self) -> str:
+        """One database is enough: the names and the order of a run's outputs are tried elsewhere."""
+        return "sqlite"
 
     async def test_a_policy_filters_what_is_shown_and_nothing_else(
         self, client: httpx.AsyncClient, work_dir: Path
