@@ -3,9 +3,12 @@
 Tests that take ``database_url`` run once on SQLite, and once on PostgreSQL where TEST_DATABASE_URL names a server.
 """
 
+import asyncio
 import os
 import secrets
-from collections.abc import AsyncIterator
+import shutil
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import asyncpg
@@ -15,7 +18,8 @@ from fastapi import FastAPI
 from sqlalchemy import make_url
 
 from app.config import Settings
-from app.main import create_app
+from app.main import create_app, migrate
+from app.storage.urls import parse_database_url
 
 POSTGRES = os.environ.get("TEST_DATABASE_URL")
 DIALECTS = ["sqlite", "postgresql"] if POSTGRES else ["sqlite"]
@@ -36,21 +40,66 @@ def dialect(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-async def database_url(dialect: str, tmp_path: Path) -> AsyncIterator[str]:
+async def empty_database_url(dialect: str, tmp_path: Path) -> AsyncIterator[str]:
     """A database of this test alone: empty, not even migrated."""
     if dialect == "sqlite":
-        yield f"sqlite:///{tmp_path / 'stepplane.db'}"
+        yield f"sqlite:///{tmp_path / 'empty.db'}"
         return
+    async with _postgres_database() as url:
+        yield url
+
+
+@pytest.fixture
+async def database_url(dialect: str, tmp_path: Path, template_url: str) -> AsyncIterator[str]:
+    """A database of this test alone, migrated: a copy of one that was migrated once."""
+    if dialect == "sqlite":
+        path = tmp_path / "stepplane.db"
+        shutil.copy(parse_database_url(template_url).path, path)
+        yield f"sqlite:///{path}"
+        return
+    async with _postgres_database(template=make_url(template_url).database) as url:
+        yield url
+
+
+@pytest.fixture
+def template_url(dialect: str, templates: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The database that those of the tests are copied from."""
+    if dialect not in templates:
+        if dialect == "sqlite":
+            url = f"sqlite:///{tmp_path_factory.mktemp('template') / 'template.db'}"
+        else:
+            assert POSTGRES is not None
+            name = f"stepplane_template_{secrets.token_hex(6)}"
+            asyncio.run(_administer(f'CREATE DATABASE "{name}"'))
+            url = make_url(POSTGRES).set(drivername="postgresql", database=name).render_as_string(hide_password=False)
+        migrate(Settings(database_url=url))
+        templates[dialect] = url
+    return templates[dialect]
+
+
+@pytest.fixture(scope="session")
+def templates() -> Iterator[dict[str, str]]:
+    """The template of each dialect that was needed; dropped when the tests have ended."""
+    made: dict[str, str] = {}
+    yield made
+    if "postgresql" in made:
+        asyncio.run(_administer(f'DROP DATABASE "{make_url(made["postgresql"]).database}" WITH (FORCE)'))
+
+
+@asynccontextmanager
+async def _postgres_database(template: str | None = None) -> AsyncIterator[str]:
     assert POSTGRES is not None
-    server = make_url(POSTGRES).set(drivername="postgresql")
     name = f"stepplane_test_{secrets.token_hex(6)}"
-    await _administer(server.render_as_string(hide_password=False), f'CREATE DATABASE "{name}"')
-    yield server.set(database=name).render_as_string(hide_password=False)
-    await _administer(server.render_as_string(hide_password=False), f'DROP DATABASE "{name}" WITH (FORCE)')
+    copied = "" if template is None else f' TEMPLATE "{template}"'
+    await _administer(f'CREATE DATABASE "{name}"{copied}')
+    yield make_url(POSTGRES).set(drivername="postgresql", database=name).render_as_string(hide_password=False)
+    await _administer(f'DROP DATABASE "{name}" WITH (FORCE)')
 
 
-async def _administer(dsn: str, statement: str) -> None:
-    connection = await asyncpg.connect(dsn)
+async def _administer(statement: str) -> None:
+    assert POSTGRES is not None
+    server = make_url(POSTGRES).set(drivername="postgresql").render_as_string(hide_password=False)
+    connection = await asyncpg.connect(server)
     try:
         await connection.execute(statement)
     finally:

@@ -77,9 +77,9 @@ def _adds(task: TaskRecord) -> Callable[[WriteStores], str]:
 
 
 @pytest.fixture
-def url(database_url: str) -> DatabaseUrl:
+def url(empty_database_url: str) -> DatabaseUrl:
     """The database of this test, not migrated."""
-    return parse_database_url(database_url)
+    return parse_database_url(empty_database_url)
 
 
 @pytest.fixture
@@ -176,9 +176,9 @@ class TestMigrations:
             migrate(url)
         assert _tables(url) == {"outputs"}
 
-    def test_many_migrate_at_once(self, url: DatabaseUrl, database_url: str) -> None:
+    def test_many_migrate_at_once(self, url: DatabaseUrl, empty_database_url: str) -> None:
         """Threads and processes that migrate the same empty database at once all succeed, and one of them does it."""
-        command = [sys.executable, "-m", "app", "migrate", "--database-url", database_url]
+        command = [sys.executable, "-m", "app", "migrate", "--database-url", empty_database_url]
         processes = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(2)]
         with ThreadPoolExecutor(4) as threads:
             befores = [before for before, _ in threads.map(lambda _: migrate(url), range(4))]
@@ -508,9 +508,10 @@ class TestPostgres:
         return DIALECTS[-1]
 
     async def test_lost_and_refused_connections_are_told_and_got_over(
-        self, client: httpx.AsyncClient, url: DatabaseUrl
+        self, client: httpx.AsyncClient, database_url: str
     ) -> None:
         """While the server takes no connections every request is 503 with Retry-After; then it is served again."""
+        url = parse_database_url(database_url)
         pipeline = await Pipeline.create(client)
         dispatched = await pipeline.dispatch("ask")
         if not url.is_sqlite:
@@ -589,23 +590,23 @@ class TestUrls:
         with pytest.raises(UnusableDatabase, match=r"_missing.*does not exist"):
             migrate(DatabaseUrl(missing))
 
-    def test_the_words_of_other_programs_are_understood(self, url: DatabaseUrl, database_url: str) -> None:
+    def test_the_words_of_other_programs_are_understood(self, url: DatabaseUrl, empty_database_url: str) -> None:
         """``postgres://`` and libpq's ``sslmode`` mean what they mean elsewhere, and so does a path from the home."""
         assert parse_database_url("postgres://u@h/n").async_url.drivername == "postgresql+asyncpg"
         assert parse_database_url("sqlite:///~/x.db").path == Path.home() / "x.db"
         assert parse_database_url("sqlite:///x.db").path == Path.cwd() / "x.db"
         if not url.is_sqlite:
-            assert migrate(parse_database_url(f"{database_url}?sslmode=disable")) == (None, "0001")
+            assert migrate(parse_database_url(f"{empty_database_url}?sslmode=disable")) == (None, "0001")
 
 
 class TestQueryAdapter:
     """McpQueryAdapter as a projection adapter."""
 
     @pytest.fixture
-    async def adapter(self, app: FastAPI, url: DatabaseUrl) -> AsyncIterator[McpQueryAdapter]:
+    async def adapter(self, app: FastAPI, database_url: str) -> AsyncIterator[McpQueryAdapter]:
         """An adapter of its own on the database of the application."""
         assert app.title == "stepplane"  # which has migrated it
-        database = open_database(url)
+        database = open_database(parse_database_url(database_url))
         yield McpQueryAdapter(database, FileStates())
         await database.close()
 

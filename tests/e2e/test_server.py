@@ -144,7 +144,8 @@ class TestSockets:
     """What only a real parser and a real socket show."""
 
     @pytest.fixture(scope="class")
-    def server(self, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    @classmethod
+    def server(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         """One server for them all, on SQLite: the database has no part in this."""
         home = tmp_path_factory.mktemp("sockets")
         running = Server(f"sqlite:///{home}/stepplane.db", home / "server.log")
