@@ -13,6 +13,7 @@ import sys
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from urllib.parse import urlsplit
 
 import uvicorn
 from fastapi import FastAPI, Request
@@ -53,7 +54,7 @@ from app.storage import migrations
 from app.storage.database import Database
 from app.storage.file_states import FileStates
 from app.storage.opening import open_database
-from app.storage.urls import UnusableDatabase, parse_database_url
+from app.storage.urls import DatabaseUrl, UnusableDatabase, parse_database_url
 
 _REQUEST_PER_OUTPUT = 8
 """How much larger than an output an orchestrator's body may be: a run's result holds many."""
@@ -167,6 +168,7 @@ def _wire(app: _Application, settings: Settings, database: Database) -> None:
             Access(database, token, clock=_now),
             max_output_bytes=settings.max_output_bytes,
             max_request_bytes=settings.max_output_bytes * _REQUEST_PER_OUTPUT,
+            own_hosts=frozenset({urlsplit(base_url).hostname or ""}) if settings.listens_on_loopback else None,
         )
     )
 
@@ -231,22 +233,30 @@ def migrate(settings: Settings) -> str:
     return f"{url.safe} was migrated from {before or 'nothing'} to revision {after}"
 
 
-def prune(settings: Settings, older_than: timedelta, *, keep_last: int = 0, dry_run: bool = False) -> Pruned:
-    """Remove runs that ended long ago; see :meth:`app.services.retention.Retention.prune`.
+def prune(settings: Settings, older_than: timedelta, *, keep_last: int = 0, dry_run: bool = False) -> str:
+    """Remove runs that ended long ago, and say what was removed; see :meth:`Retention.prune`.
 
     Raises:
-        StartupError: the database cannot be used.
+        StartupError: the database cannot be used, or is a file that is not there.
     """
 
-    async def run() -> Pruned:
-        database = open_database(parse_database_url(settings.database_url))
+    async def run(url: DatabaseUrl) -> Pruned:
+        database = open_database(url)
         try:
             return await Retention(database, clock=_now).prune(older_than, keep_last=keep_last, dry_run=dry_run)
         finally:
             await database.close()
 
+    try:
+        url = parse_database_url(settings.database_url)
+    except UnusableDatabase as error:
+        raise StartupError(str(error)) from error
+    if url.is_sqlite and not url.path.exists():
+        raise StartupError(f"there is no database at {url.path}: name yours with STEPPLANE_DATABASE_URL")
     migrate(settings)
-    return asyncio.run(run())
+    pruned = asyncio.run(run(url))
+    runs = "1 run" if pruned.runs == 1 else f"{pruned.runs} runs"
+    return f"{'would remove' if dry_run else 'removed'} {runs}, {pruned.size_bytes} bytes of outputs, from {url.safe}"
 
 
 def serve(settings: Settings) -> None:

@@ -3,6 +3,7 @@
 The invariant: a body over its limit is refused while it streams, and nothing of it is kept.
 """
 
+import asyncio
 import math
 import re
 from collections.abc import Callable, Coroutine
@@ -21,6 +22,10 @@ LIMIT_KEY = "stepplane.limit_bytes"
 """Where the guard leaves how large this request's body may be."""
 
 _YAML_TYPES = frozenset({"application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml"})
+_MAX_YAML_BYTES = 512 * 1024
+_LONG_BYTES = 128 * 1024
+"""From this size on a body is parsed in a thread, so that others are answered meanwhile."""
+
 _MAX_YAML_NODES = 1_000_000
 _MAX_YAML_CHARS = 16 * 1024 * 1024
 
@@ -49,19 +54,31 @@ async def read_body(request: Request) -> bytes:
 
 
 class BodyRoute(APIRoute):
-    """A route whose body is read within its limit, and is strict JSON, or YAML where the type says so."""
+    """A route whose body is read within its limit, and is strict JSON whatever its type says."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Hand the framework a request that reads its body our way."""
         handler = super().get_route_handler()
 
         async def handle(request: Request) -> Response:
-            return await handler(_StrictRequest(request.scope, request.receive))
+            return await handler(self._request(request))
 
         return handle
 
+    def _request(self, request: Request) -> Request:
+        return _JsonRequest(request.scope, request.receive)
 
-class _StrictRequest(Request):
+
+class YamlBodyRoute(BodyRoute):
+    """A route whose body may also be YAML, where its type says so."""
+
+    def _request(self, request: Request) -> Request:
+        given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        kind = _YamlRequest if given in _YAML_TYPES else _JsonRequest
+        return kind(request.scope, request.receive)
+
+
+class _JsonRequest(Request):
     @property
     def headers(self) -> Headers:
         # To the framework every body here is JSON: a curl that names no type sends one all the same.
@@ -76,9 +93,16 @@ class _StrictRequest(Request):
         return self._body
 
     async def json(self) -> JsonValue:
-        given = dict(self.scope["headers"]).get(b"content-type", b"").decode("latin-1")
         body = await self.body()
-        return parse_yaml(body) if given.partition(";")[0].strip().lower() in _YAML_TYPES else parse_json(body)
+        return await asyncio.to_thread(parse_json, body) if len(body) > _LONG_BYTES else parse_json(body)
+
+
+class _YamlRequest(_JsonRequest):
+    async def json(self) -> JsonValue:
+        body = await self.body()
+        if len(body) > _MAX_YAML_BYTES:
+            raise InvalidJson(f"the YAML is {len(body)} bytes; over {_MAX_YAML_BYTES} bytes send JSON instead")
+        return await asyncio.to_thread(parse_yaml, body)
 
 
 def parse_yaml(body: bytes) -> JsonValue:
@@ -99,7 +123,11 @@ def parse_yaml(body: bytes) -> JsonValue:
     return document
 
 
-class _JsonLoader(yaml.SafeLoader):
+# libyaml's parser is seven times as fast, and limits nesting; where PyYAML came without it, its own will do.
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _JsonLoader(_Loader):  # type: ignore[misc]  # which of the two is known only where it runs
     """YAML's core schema: ``yes`` and ``2026-01-01`` are text, as in JSON they would have to be."""
 
     def flatten_mapping(self, node: yaml.MappingNode) -> None:

@@ -145,8 +145,13 @@ def _validation_error(error: RequestValidationError) -> StepplaneError:
 def _fault(details: Any) -> dict[str, str]:
     where, *inner = details["loc"]
     place = "$" if where == "body" else f"{where} parameter "
-    steps = [f"[{step}]" if isinstance(step, int) else f".{step}" if where == "body" else str(step) for step in inner]
-    return {"path": place + "".join(steps), "message": _MESSAGES.get(details["type"], details["msg"])}
+    for step in inner:
+        named = str(step) if len(str(step)) <= _SHOWN_CHARS else f"{str(step)[:_SHOWN_CHARS]}…"
+        place += f"[{named}]" if isinstance(step, int) else f".{named}" if where == "body" else named
+    return {"path": place, "message": _MESSAGES.get(details["type"], details["msg"])}
+
+
+_SHOWN_CHARS = 100
 
 
 _MESSAGES = {

@@ -6,6 +6,7 @@ The invariant: nothing answers before the guard has judged, but the guard itself
 import re
 import secrets
 import time
+from urllib.parse import urlsplit
 
 import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -98,11 +99,22 @@ class Guard:
         access: recognises bearers.
         max_output_bytes: how large a worker's body may be.
         max_request_bytes: how large any other body may be.
+        own_hosts: the domain names under which requests without a bearer are answered, beside those that no stranger
+            can own; None for any.
     """
 
-    def __init__(self, app: ASGIApp, access: Access, max_output_bytes: int, max_request_bytes: int) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        access: Access,
+        *,
+        max_output_bytes: int,
+        max_request_bytes: int,
+        own_hosts: frozenset[str] | None,
+    ) -> None:
         self._app = app
         self._access = access
+        self._own_hosts = own_hosts
         self._max_output_bytes = max_output_bytes
         self._max_request_bytes = max_request_bytes
 
@@ -127,7 +139,7 @@ class Guard:
         if bearer is None:
             if self._access.needs_operator:
                 raise Unauthenticated("this route needs the operator token as a bearer")
-            _refuse_foreign_pages(scope)
+            _refuse_foreign_pages(scope, self._own_hosts)
             scope[SCOPE_KEY] = OPERATOR
         elif self._access.is_operator(bearer):
             scope[SCOPE_KEY] = OPERATOR
@@ -155,15 +167,29 @@ def _bearer(scope: Scope) -> str | None:
     return bearer.strip()
 
 
-def _refuse_foreign_pages(scope: Scope) -> None:
-    """Refuse a write that a page of another origin makes a browser send: without a token nothing else would.
+def _refuse_foreign_pages(scope: Scope, own_hosts: frozenset[str] | None) -> None:
+    """Refuse what a page of another origin makes a browser send: without a token nothing else would.
+
+    A page can write here directly (its Origin tells), or have its own domain name lead to this machine (DNS
+    rebinding; the Host tells). A Host without a dot, or that is an address, is nobody's domain name.
 
     Raises:
         Forbidden: the request says that it comes from such a page.
     """
+    headers = dict(scope["headers"])
+    host = headers.get(b"host", b"").decode("latin-1").lower()
+    if own_hosts is not None and _is_domain_name(host) and urlsplit(f"//{host}").hostname not in own_hosts:
+        raise Forbidden("this server is not called so: set STEPPLANE_BASE_URL to the URL that it is reached under")
     if scope["method"] in {"GET", "HEAD", "OPTIONS"}:
         return
-    headers = dict(scope["headers"])
     origin = headers.get(b"origin")
-    if origin is not None and (b"://" not in origin or origin.partition(b"://")[2] != headers.get(b"host")):
+    if origin is not None and urlsplit(origin.decode("latin-1")).netloc.lower() != host:
         raise Forbidden("a page of another origin may not write here")
+
+
+_DOMAIN = re.compile(r"[^\[\]:]*\.[^\[\]:]*[^\[\]:0-9.][^\[\]:]*\.?(?::[0-9]+)?")
+
+
+def _is_domain_name(host: str) -> bool:
+    """Tell a name with a dot in it from an address, and from a name of this network alone."""
+    return _DOMAIN.fullmatch(host) is not None and not host.partition(":")[0].endswith(".localhost")

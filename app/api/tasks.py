@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
 
 from app.api.answers import AnswerResponse
-from app.api.bodies import BodyRoute
+from app.api.bodies import YamlBodyRoute
 from app.api.errors import documented
 from app.api.json_answers import json_response
 from app.api.plane_docs import TaskId
@@ -51,7 +51,7 @@ class TaskBody(BaseModel):
 
 def tasks_router(engine: Engine, catalog: Catalog) -> APIRouter:
     """Make the routes of tasks."""
-    router = APIRouter(tags=["orchestrator"], prefix="/v1/tasks", route_class=BodyRoute)
+    router = APIRouter(tags=["orchestrator"], prefix="/v1/tasks", route_class=YamlBodyRoute)
 
     @router.post(
         "",

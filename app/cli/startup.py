@@ -37,11 +37,9 @@ def prune(older_than: timedelta, *, keep_last: int, dry_run: bool, **given: Any)
     """Remove runs that ended long ago from the database of the settings given; say what was removed."""
     settings = _settings(given)
     try:
-        pruned = main.prune(settings, older_than, keep_last=keep_last, dry_run=dry_run)
+        return main.prune(settings, older_than, keep_last=keep_last, dry_run=dry_run)
     except (main.StartupError, StepplaneError) as error:
         raise TyperException(str(error)) from error
-    runs = "1 run" if pruned.runs == 1 else f"{pruned.runs} runs"
-    return f"{'would remove' if dry_run else 'removed'} {runs}, {pruned.size_bytes} bytes of outputs"
 
 
 class _SettingError(TyperException):

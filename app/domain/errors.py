@@ -275,7 +275,7 @@ class TooLarge(StepplaneError):
     def __init__(self, limit_bytes: int, size_bytes: int | None) -> None:
         size = "more than that" if size_bytes is None else f"{size_bytes} bytes"
         super().__init__(
-            f"the body is {size}; the limit is {limit_bytes} bytes (MAX_OUTPUT_BYTES): nothing of it was kept",
+            f"the body is {size}; the limit is {limit_bytes} bytes (STEPPLANE_MAX_OUTPUT_BYTES): nothing was kept",
             {"limit_bytes": limit_bytes, "size_bytes": size_bytes},
         )
 

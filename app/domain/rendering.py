@@ -88,11 +88,7 @@ _CONTINUATION = range(0x80, 0xC0)  # the bytes of a UTF-8 character after its fi
 
 def text_bytes(text: str) -> bytes:
     """Encode a string value as its own UTF-8; a lone surrogate becomes U+FFFD, since UTF-8 has no form for it."""
-    return (
-        text.encode("utf-8", "surrogatepass").decode("utf-8", "replace").encode()
-        if _LONE.search(text)
-        else text.encode()
-    )
+    return _LONE.sub("\ufffd", text).encode()
 
 
 def artifact_type(name: str) -> str:
@@ -201,6 +197,7 @@ def _escaped(char: str) -> str:
 # --- what orjson cannot ----------------------------------------------------------------------------
 
 _STRICT = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
+_SHORT_BITS = 14_000
 _LONE = re.compile("[\ud800-\udfff]")
 
 
@@ -255,7 +252,8 @@ def _render_leaf(value: JsonValue) -> str:
     if isinstance(value, bool) or value is None or isinstance(value, float):
         return orjson.dumps(value).decode()
     if isinstance(value, int | Decimal):
-        return format(Decimal(value), "f")  # str(int) refuses over 4,300 digits
+        is_short = isinstance(value, int) and value.bit_length() < _SHORT_BITS
+        return str(value) if is_short else format(Decimal(value), "f")  # str(int) refuses over 4,300 digits
     if isinstance(value, dict | list):  # an empty one
         return "{}" if isinstance(value, dict) else "[]"
     message = f"a {type(value).__name__} is no JSON value"

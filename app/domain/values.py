@@ -69,8 +69,8 @@ def kind_of(value: JsonValue) -> str:
     return _TYPE_NAMES.get(type(value), "number")
 
 
-# An exponent of three digits or a run of 300 may overflow a float; a run of over 4,300 digits exceeds what int() reads.
-_UNUSUAL_NUMBER = re.compile(r"[eE]\+?[0-9]{3}|[0-9]{300}")
+# An exponent of three digits may overflow a float, and so may 200 digits with one of two; int() reads 4,300 digits.
+_UNUSUAL_NUMBER = re.compile(r"[eE]\+?[0-9]{3}|[0-9]{200}")
 _INT_DIGITS = 4_300
 
 

@@ -3,6 +3,7 @@
 The invariant: the run is judged in the transaction that keeps the output, and the output is acknowledged after it.
 """
 
+import asyncio
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import NamedTuple
@@ -29,6 +30,12 @@ class Emission(NamedTuple):
     status: StepStatus | None = None
     parent_refs: Sequence[str] = ()
     traceparent: str | None = None
+    size_bytes: int = 0
+    """How large the value is, as far as known: rendering a long one would keep everybody waiting."""
+
+
+LONG_BYTES = 128 * 1024
+"""From this size on a value is folded and rendered in a thread."""
 
 
 class Appender:
@@ -54,7 +61,10 @@ class Appender:
         """
         cut = cut_event(emission.event)
         kind = kind_of_event(emission.event.type)
-        rendered = render_output(cut.value, kind)
+        is_long = emission.size_bytes > LONG_BYTES
+        rendered = (
+            await asyncio.to_thread(render_output, cut.value, kind) if is_long else render_output(cut.value, kind)
+        )
         output = _new_output(grant, emission, cut, wire_time(self._clock()))
 
         def work(stores: WriteStores) -> Submitted:

@@ -3,6 +3,7 @@
 The invariant: what a worker will see, may do and is called is decided here, at its dispatch, and written down.
 """
 
+import asyncio
 import hashlib
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -24,7 +25,7 @@ from app.domain.values import JsonValue
 from app.services.dispatching import Draft, check_root, keep_dispatch, name_of, policy_of
 from app.services.launches import Launch, Launches
 from app.services.materializer import Materializer
-from app.services.results import keep_result, outcome_digest
+from app.services.results import RenderedResult, keep_result, outcome_digest, render_result
 from app.storage.database import Database
 from app.storage.dispatches import NewDispatch
 from app.storage.stores import WriteStores
@@ -71,7 +72,7 @@ class Engine:
         """
         for field in ("project_root", "work_dir"):
             check_root(field, getattr(new, field))
-        blueprint = None if new.blueprint is None else parse_blueprint(_inline(new.blueprint))
+        blueprint = None if new.blueprint is None else await asyncio.to_thread(parse_blueprint, _inline(new.blueprint))
         naming = None if blueprint is None else _naming_of(blueprint)
         run_id = new_run_id() if new.start else None
         at = self._now()
@@ -164,6 +165,7 @@ class Engine:
         """
         launch = await self._launch_of(run_id)
         digest = outcome_digest(outcome)
+        rendered = await self._render_result(run_id, launch, outcome)
         at = self._now()
 
         def work(stores: WriteStores) -> None:
@@ -172,7 +174,12 @@ class Engine:
                 if run.outcome_sha256 != digest:
                     raise RunAlreadyFinished(run_id, run.status)
                 return
-            body_id = keep_result(stores, run, launch.naming, outcome.result) if outcome.has_result else None
+            body_id = None
+            if rendered is not None:
+                names = stores.dispatches.list_names(run_id)
+                is_current = rendered.dispatched.issuperset(names)  # else a step was dispatched meanwhile
+                result = rendered if is_current else render_result(launch.naming, names, outcome.result)
+                body_id = keep_result(stores, run, result)
             stores.runs.finish(run, outcome.status, outcome.error, result_body_id=body_id, outcome_sha256=digest, at=at)
 
         await self._database.write(work)
@@ -204,6 +211,13 @@ class Engine:
         if run is None:
             raise RunNotFound(run_id)
         return await self._launches.get(run.task_id)
+
+    async def _render_result(self, run_id: str, launch: Launch, outcome: RunOutcome) -> RenderedResult | None:
+        if not outcome.has_result:
+            return None
+        async with self._database.point() as stores:
+            dispatched = [entry.name for entry in await stores.dispatches.list_in_order(run_id)]
+        return await asyncio.to_thread(render_result, launch.naming, dispatched, outcome.result)
 
     async def _project_view(self, dispatch: NewDispatch, view: AgentContextView) -> str | None:
         key = ProjectionKey(task_id=dispatch.step_id)

@@ -6,6 +6,7 @@ run that was asked for or from none.
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Sequence
 from typing import Literal
 
 from app.domain.answers import (
@@ -45,7 +46,7 @@ from app.domain.values import JsonValue
 from app.services.looks import Listing, Look, Served, find_narrowed, require_run, walk_body
 from app.services.scopes import OPERATOR, Scope
 from app.storage.database import Database
-from app.storage.file_states import FileStates
+from app.storage.file_states import FileState, FileStates
 from app.storage.projection_reads import ListedRow
 
 FORMATS = ("json", "raw", "file")
@@ -133,14 +134,11 @@ class McpQueryAdapter:
             found = require_run(await stores.projections.find_run(task_id, run_id), task_id, run_id)
             scope.require_run(task_id, found)
             rows = await stores.projections.list_by_name(found)
-            if scope.grant is not None:
-                rows = [row for row in rows if scope.allows(*row.names)]
-            changed = [row for row in rows if row.file_path is not None and not self._is_as_written(row)]
-            answers = await stores.projections.list_answers_with_files(found) if changed else {}
-        place = Place(task_id, found, self._base_url)
-        rewritten = {row.name: self._rewrite(answers[row.name], place) for row in changed if row.name in answers}
-        base_url = self._base_url.encode()
-        return Listing(task_id, found, [rewritten.get(row.name) or row.summary(base_url) for row in rows])
+        if scope.grant is not None:
+            rows = [row for row in rows if scope.allows(*row.names)]
+        place, base_url = Place(task_id, found, self._base_url), self._base_url.encode()
+        changed = await self._rewritten([row for row in rows if row.file_path is not None], place)
+        return Listing(task_id, found, [changed.get(row.name) or row.summary(base_url) for row in rows])
 
     async def summary(
         self, task_id: str, run_id: str | None, name: str, narrowing: Narrowing, scope: Scope = OPERATOR
@@ -176,10 +174,11 @@ class McpQueryAdapter:
                 raise StepNotFound(name, found)
             if narrowing.attempt is not None or narrowing.occurrence is not None:
                 answer = await find_narrowed(stores, found, answer, narrowing)
+                scope.require(canonical, answer.step_name)  # an earlier part may be another step's
         look = Look(answer, stored_form(answer), Place(task_id, found, self._base_url), narrowing)
         if narrowing.path is not None:
             return await self._along(look, narrowing.path)
-        return look._replace(form=self._form(answer, narrowing.format))
+        return look._replace(form=await self._form(answer, narrowing.format))
 
     async def serve(self, look: Look) -> Served:
         """Load the body of a look. A file is told by the bytes that are read now.
@@ -203,12 +202,12 @@ class McpQueryAdapter:
 
     # --- forms -----------------------------------------------------------------------------------
 
-    def _form(self, answer: Answer, asked: str | None) -> BodyForm:
+    async def _form(self, answer: Answer, asked: str | None) -> BodyForm:
         if asked == "json":
             return json_form(answer)
         if asked == "raw":
             return raw_form(answer)
-        state = None if answer.file_path is None else self._files.find(answer.file_path)
+        state = None if answer.file_path is None else await self._state(answer.file_path)
         if state is not None:
             return file_form(answer, *state)
         if asked == "file":
@@ -247,12 +246,26 @@ class McpQueryAdapter:
             raise RunNotFound(look.place.run_id, look.place.task_id)
         return body
 
-    def _is_as_written(self, row: ListedRow) -> bool:
-        state = None if row.file_path is None else self._files.find(row.file_path)
-        return state is not None and state.sha256 == row.file_sha256
+    async def _state(self, path: str) -> FileState | None:
+        """Tell what a file is now: at once where it is remembered, else from a thread that reads it."""
+        return self._files.recall(path) or await asyncio.to_thread(self._files.find, path)
 
-    def _rewrite(self, answer: Answer, place: Place) -> bytes:
-        form = self._form(answer, None)
+    async def _rewritten(self, rows: Sequence[ListedRow], place: Place) -> dict[str, bytes]:
+        """Write anew the summaries whose file is no longer what was written to it."""
+        states = {row.name: await self._state(row.file_path) for row in rows if row.file_path is not None}
+        changed = [row for row in rows if (state := states[row.name]) is None or state.sha256 != row.file_sha256]
+        if not changed:
+            return {}
+        async with self._database.point() as stores:
+            answers = await stores.projections.list_answers_with_files(place.run_id)
+        return {
+            row.name: await self._rewrite(answers[shown], place)
+            for row in changed
+            if (shown := row.names[0]) in answers
+        }
+
+    async def _rewrite(self, answer: Answer, place: Place) -> bytes:
+        form = await self._form(answer, None)
         if form.file_path is not None:
             form = form._replace(preview=preview_of(self._files.head(form.file_path, PREVIEW_BYTES + 1)))
         return summary_json(summarize(answer, form, place))

@@ -3,7 +3,10 @@
 The invariant: a part of it answers only for a name that the data plane has nothing of.
 """
 
-from app.domain.answers import Answer, render_output
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from app.domain.answers import Answer, RenderedOutput, render_output
 from app.domain.ids import CTX_NAME, is_name
 from app.domain.naming import StepNaming, result_values
 from app.domain.records import Kind, RunOutcome, Source
@@ -19,41 +22,61 @@ def outcome_digest(outcome: RunOutcome) -> str:
     return rendered.json_sha256
 
 
-def keep_result(stores: WriteStores, run: RunState, naming: StepNaming | None, result: JsonValue) -> int:
-    """Keep a result whole, and let its parts answer for the steps that the data plane has nothing of."""
+class RenderedResult(NamedTuple):
+    """A result and its parts, rendered: the whole, and each name that a part may answer for."""
+
+    whole: RenderedOutput
+    parts: dict[str, RenderedOutput]
+    dispatched: frozenset[str]
+
+
+def render_result(naming: StepNaming | None, dispatched: Sequence[str], result: JsonValue) -> RenderedResult:
+    """Render a result before the transaction that keeps it: no other write then waits for the rendering.
+
+    A key that can be no name is in the whole alone.
+    """
+    values = result_values(naming, dispatched, result)
+    parts = {name: render_output(value, Kind.STEP) for name, value in values.items() if is_name(name)}
+    return RenderedResult(render_output(result, Kind.STEP), parts, frozenset(dispatched))
+
+
+def keep_result(stores: WriteStores, run: RunState, rendered: RenderedResult) -> int:
+    """Keep a result whole, and let its parts answer for the steps that the data plane has nothing of.
+
+    Returns:
+        The id of the body that is the whole.
+    """
     projections = stores.projections(run.task_id, run.id)
-    kept: dict[str, int] = {}
-
-    def answer(name: str, value: JsonValue) -> Answer:
-        rendered = render_output(value, Kind.STEP)
-        if rendered.json_sha256 not in kept:  # many steps may point at one part: its body is kept once
-            kept[rendered.json_sha256] = stores.outputs.add_body(run.id, rendered.body)
-        return Answer(
-            name=name,
-            kind=Kind.STEP,
-            source=Source.RESULT_REF,
-            ok=None,
-            step_id=None,
-            step_ref=None,
-            attempt=None,
-            attempts=None,
-            occurrence=None,
-            occurrences=None,
-            submitted_at=None,
-            body_id=kept[rendered.json_sha256],
-            encoding=rendered.encoding,
-            json_size=rendered.json_size,
-            json_sha256=rendered.json_sha256,
-            raw_size=rendered.raw_size,
-            raw_sha256=rendered.raw_sha256,
-            preview=rendered.preview,
-            truncated=rendered.truncated,
-        )
-
     answered = frozenset(projections.list_answered())
-    for name, value in result_values(naming, stores.dispatches.list_names(run.id), result).items():
-        if name not in answered and is_name(name):  # a key that can be no name is still in the whole
-            projections.put_result(answer(name, value))
-    whole = answer(CTX_NAME, result)
-    projections.put_ctx(whole)
-    return whole.body_id
+    parts = {name: part for name, part in rendered.parts.items() if name not in answered}
+    # Many steps may point at one part: its body is kept once.
+    by_digest = {output.json_sha256: output.body for output in (rendered.whole, *parts.values())}
+    body_ids = dict(zip(by_digest, stores.outputs.add_bodies(run.id, list(by_digest.values())), strict=True))
+    projections.put_results([_answer(name, part, body_ids[part.json_sha256]) for name, part in parts.items()])
+    whole_id = body_ids[rendered.whole.json_sha256]
+    projections.put_ctx(_answer(CTX_NAME, rendered.whole, whole_id))
+    return whole_id
+
+
+def _answer(name: str, rendered: RenderedOutput, body_id: int) -> Answer:
+    return Answer(
+        name=name,
+        kind=Kind.STEP,
+        source=Source.RESULT_REF,
+        ok=None,
+        step_id=None,
+        step_ref=None,
+        attempt=None,
+        attempts=None,
+        occurrence=None,
+        occurrences=None,
+        submitted_at=None,
+        body_id=body_id,
+        encoding=rendered.encoding,
+        json_size=rendered.json_size,
+        json_sha256=rendered.json_sha256,
+        raw_size=rendered.raw_size,
+        raw_sha256=rendered.raw_sha256,
+        preview=rendered.preview,
+        truncated=rendered.truncated,
+    )

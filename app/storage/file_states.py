@@ -20,6 +20,9 @@ CHUNK_BYTES = 256 * 1024
 LARGE_BYTES = 4 * 1024 * 1024
 """From this size on a file is sent in chunks and never held whole."""
 
+MAX_BYTES = 256 * 1024 * 1024
+"""A file over this size is no output of ours any more; what is in the store is served in its place."""
+
 _SETTLED_NS = 2_000_000_000  # the coarsest time stamps in use (FAT) move every two seconds
 _REMEMBERED = 50_000
 
@@ -60,15 +63,25 @@ class FileStates:
         self._allowed = _real_roots(allowed_roots)
         self._memory: OrderedDict[str, _Memory] = OrderedDict()
 
-    def find(self, path: str) -> FileState | None:
-        """Return the state of a file; None where no regular file can be read without following a link."""
+    def recall(self, path: str) -> FileState | None:
+        """Return the state of a file whose digest is remembered, and still right; None where it takes reading."""
         try:
             status = os.lstat(path)
         except (OSError, ValueError):  # ValueError: a NUL in it
             return None
         remembered = self._remembered(path, status)
-        if remembered is not None and _may_read(path, self._allowed):
-            return FileState(path, status.st_size, remembered)
+        if remembered is None or not _may_read(path, self._allowed):
+            return None
+        return FileState(path, status.st_size, remembered)
+
+    def find(self, path: str) -> FileState | None:
+        """Return the state of a file; None where no regular file can be read without following a link.
+
+        It may have to be read and hashed, whatever its size: not on the event loop.
+        """
+        recalled = self.recall(path)
+        if recalled is not None:
+            return recalled
         with _opened(path, self._allowed) as handle:
             return None if handle is None else self._hashed(path, handle)
 
@@ -128,10 +141,14 @@ def _opened(path: str, allowed: Sequence[str] | None) -> Iterator[int | None]:
             # Without O_NONBLOCK a named pipe put in the file's place would stop the server here.
             handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
-        yield handle if handle is not None and stat.S_ISREG(os.fstat(handle).st_mode) else None
+        yield handle if handle is not None and _is_servable(os.fstat(handle)) else None
     finally:
         if handle is not None:
             os.close(handle)
+
+
+def _is_servable(status: os.stat_result) -> bool:
+    return stat.S_ISREG(status.st_mode) and status.st_size <= MAX_BYTES
 
 
 def _may_read(path: str, allowed: Sequence[str] | None) -> bool:

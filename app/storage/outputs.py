@@ -86,6 +86,11 @@ class OutputWrites:
         """Keep a body and return its id."""
         return int(self._connection.execute(_ADD_BODY, {"run_id": run_id, "data": body}).scalar_one())
 
+    def add_bodies(self, run_id: str, bodies_: Sequence[bytes]) -> list[int]:
+        """Keep many bodies at once and return their ids, in the same order."""
+        rows = [{"run_id": run_id, "data": body} for body in bodies_]
+        return [int(found) for found in self._connection.execute(_ADD_BODIES, rows).scalars()]
+
     def append(self, output: NewOutput, rendered: RenderedOutput | None, body_id: int | None) -> int:
         """Append an event and return its place in the order of all."""
         row: dict[str, Any] = output._asdict()
@@ -263,6 +268,7 @@ def _kept(row: Row | None) -> KeptOutput | None:
 
 
 _ADD_BODY = insert(bodies).returning(bodies.c.id)
+_ADD_BODIES = insert(bodies).returning(bodies.c.id, sort_by_parameter_order=True)
 _APPEND = insert(outputs).returning(outputs.c.seq)
 _ATTACH = (
     update(outputs)

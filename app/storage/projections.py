@@ -3,6 +3,7 @@
 The invariant: a row is rewritten in the very transaction that changes what answers, so that reading is one look-up.
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, bindparam, insert, select, update
@@ -46,7 +47,7 @@ class ProjectionWrites:
         there = self._find(answer.name, Kind.STEP)
         if there is not None and (there.occurrence, there.attempt) > (answer.occurrence, answer.attempt):
             return False
-        self._put(there, answer, Kind.STEP, LISTED, step_name=step_name, output_seq=output_seq)
+        self._put(there, self._row(answer, Kind.STEP, LISTED, step_name=step_name, output_seq=output_seq))
         return True
 
     def put_part(self, answer: Answer, step_name: str, output_seq: int) -> None:
@@ -54,17 +55,18 @@ class ProjectionWrites:
         there = self._find(answer.name, Kind.ARTIFACT)
         shadowed = self._is_step_name(answer.name)
         visibility = SHADOWED if shadowed else LISTED
-        self._put(there, answer, Kind.ARTIFACT, visibility, step_name=step_name, output_seq=output_seq)
+        row = self._row(answer, Kind.ARTIFACT, visibility, step_name=step_name, output_seq=output_seq)
+        self._put(there, row)
 
-    def put_result(self, answer: Answer) -> None:
-        """Let a part of ``result_ref`` answer for a step that the data plane has nothing of."""
-        if self._find(answer.name, Kind.STEP) is None:
-            self._put(None, answer, Kind.STEP, LISTED)
-            self.shadow(answer.name)
+    def put_results(self, answers: Sequence[Answer]) -> None:
+        """Let the parts of ``result_ref`` answer, each for a step that the data plane has nothing of."""
+        if answers:
+            self._connection.execute(_ADD, [self._row(answer, Kind.STEP, LISTED) for answer in answers])
+            self._connection.execute(_SHADOW_ALL, {"of_run": self._place.run_id, "visibility": SHADOWED})
 
     def put_ctx(self, answer: Answer) -> None:
         """Keep the whole ``result_ref`` under its reserved name, unlisted."""
-        self._put(None, answer, CTX_KIND, UNLISTED)
+        self._put(None, self._row(answer, CTX_KIND, UNLISTED))
 
     def attach_file(self, output_seq: int, answer: Answer, file: MaterializedFile) -> None:
         """Let the file that an output was written to be its body, while that output answers."""
@@ -98,18 +100,27 @@ class ProjectionWrites:
         given = {"task_id": self._place.task_id, "of_run": self._place.run_id, "of_name": stored(name)}
         return any(self._connection.execute(statement, given).first() for statement in _STEP_NAMES)
 
-    def _put(
+    def _put(self, there: Row | None, row: dict[str, Any]) -> None:
+        """Write a row in the place of the one that is there, if one is."""
+        if there is None:
+            self._connection.execute(_ADD, row)
+        else:
+            self._connection.execute(_REPLACE, row | {"of_row": there[0]})
+
+    def _row(
         self,
-        there: Row | None,
         answer: Answer,
         kind: str,
         visibility: int,
         *,
         step_name: str | None = None,
         output_seq: int | None = None,
-    ) -> None:
+    ) -> dict[str, Any]:
         head, tail = _pieces(answer, stored_form(answer), self._place)
-        row = _answer_row(answer, step_name) | {
+        return _answer_row(answer, step_name) | {
+            "run_id": self._place.run_id,
+            "name": stored(answer.name),
+            "kind": kind,
             "visibility": visibility,
             "source": answer.source,
             "output_seq": output_seq,
@@ -118,11 +129,6 @@ class ProjectionWrites:
             "summary_head": head,
             "summary_tail": tail,
         }
-        if there is None:
-            address = {"run_id": self._place.run_id, "name": stored(answer.name), "kind": kind}
-            self._connection.execute(_ADD, row | address)
-        else:
-            self._connection.execute(_REPLACE, row | {"of_row": there[0]})
 
 
 def _pieces(answer: Answer, form: BodyForm, place: Place) -> tuple[bytes, bytes]:
@@ -165,6 +171,16 @@ _FIND = select(_p.seq, _p.occurrence, _p.attempt).where(*_named)
 _ADD = insert(projections)
 _REPLACE = update(projections).where(_p.seq == bindparam("of_row"))
 _SHADOW = update(projections).where(*_named).values(visibility=bindparam("visibility"))
+_steps = projections.alias("steps")
+_SHADOW_ALL = (
+    update(projections)
+    .where(
+        _run,
+        _p.kind == Kind.ARTIFACT,
+        _p.name.in_(select(_steps.c.name).where(_steps.c.run_id == bindparam("of_run"), _steps.c.kind == Kind.STEP)),
+    )
+    .values(visibility=bindparam("visibility"))
+)
 _ANSWERED = select(_p.name).where(_run, _p.kind == bindparam("of_kind"))
 _ATTACH = (
     update(projections)

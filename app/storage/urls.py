@@ -52,16 +52,16 @@ def parse_database_url(text: str) -> DatabaseUrl:
     try:
         url = make_url(text.replace("postgres://", "postgresql://", 1) if text.startswith("postgres://") else text)
     except (ArgumentError, ValueError) as error:
-        raise UnusableDatabase(f"DATABASE_URL is no database URL; one is {_EXAMPLES}") from error
+        raise UnusableDatabase(f"STEPPLANE_DATABASE_URL is no database URL; one is {_EXAMPLES}") from error
     backend = url.get_backend_name()
     if backend == "sqlite" and (
         not url.database or url.database.startswith((":memory:", "file:")) or "\x00" in url.database
     ):
         raise UnusableDatabase(
-            "DATABASE_URL names no SQLite file: an output that was acknowledged must outlive the process"
+            "STEPPLANE_DATABASE_URL names no SQLite file: an output that was acknowledged must outlive the process"
         )
     if backend not in {"sqlite", "postgresql"}:
-        raise UnusableDatabase(f"DATABASE_URL names a {backend} database; supported are {_EXAMPLES}")
+        raise UnusableDatabase(f"STEPPLANE_DATABASE_URL names a {backend} database; supported are {_EXAMPLES}")
     for name in url.query:
         if name not in _PARAMETERS[backend]:
             raise UnusableDatabase(

@@ -51,7 +51,7 @@ class TestTraversal:
     ) -> None:
         """A hostile name is kept and served as the name it is; its file lies in the step's directory or nowhere."""
         pipeline = await Pipeline.create(client, work_dir=str(work_dir))
-        database = _files(tmp_path)
+        before, homes = _files(tmp_path), set()
         for number, name in enumerate(HOSTILE):
             dispatched = await pipeline.dispatch(name)
             await pipeline.submit(dispatched, f"final {number}")
@@ -61,14 +61,11 @@ class TestTraversal:
             assert json.loads(await pipeline.content(name, format="json")) == f"final {number}"
             assert await pipeline.content(f"part {name}") == f"part {number}".encode()
             assert await pipeline.content(f"{name}/part") == f"inner {number}".encode()
-            written = {str(path.relative_to(work_dir)) for path in _files(tmp_path) - database}
-            for step in (dispatched, part):
-                home = f"workspace/tasks/{step['step_id']}/ctx/"
-                mine = {path for path in written if path.startswith(home)}
-                assert all("/" not in path.removeprefix(home) for path in mine)
-                written -= mine
-            assert written == set(), name
-            database = _files(tmp_path)
+            homes |= {work_dir / f"workspace/tasks/{step['step_id']}/ctx" for step in (dispatched, part)}
+        written = _files(tmp_path) - before
+        assert {path.parent for path in written} == homes
+        assert len(written) > 2 * len(HOSTILE)
+        assert not Path("/tmp/escaped").exists()
 
     async def test_a_projection_name_leads_nowhere_else(
         self, client: httpx.AsyncClient, work_dir: Path, tmp_path: Path
@@ -382,7 +379,7 @@ class TestDeserialising:
             b"a: &a '" + b"x" * 200_000 + b"'\nb: [" + b",".join([b"*a"] * 100) + b"]",
             b"a: &a {? " + b"k" * 1_000 + b" : 1}\nb: [" + b",".join([b"*a"] * 20_000) + b"]",
             b"a: &a [*a]",
-            b"a: " + b"[" * 10_000,
+            b"a: " + b"[" * 2_000,
             b"a: " + b"{a: " * 1_000 + b"1" + b"}" * 1_000,
             b"a: " + b"[" * 501 + b"1" + b"]" * 501,
         ],

@@ -178,14 +178,30 @@ class TestMigrations:
 
     def test_many_migrate_at_once(self, url: DatabaseUrl, empty_database_url: str) -> None:
         """Threads and processes that migrate the same empty database at once all succeed, and one of them does it."""
-        command = [sys.executable, "-m", "app", "migrate", "--database-url", empty_database_url]
-        processes = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(2)]
-        with ThreadPoolExecutor(4) as threads:
-            befores = [before for before, _ in threads.map(lambda _: migrate(url), range(4))]
-        told = [process.communicate(timeout=60) for process in processes]
-        assert [process.returncode for process in processes] == [0, 0], told
-        migrated = befores.count(None) + sum(b"migrated from nothing" in out for out, _ in told)
-        assert migrated == 1, (befores, told)
+        program = (
+            "import sys; from app.storage.migrations import migrate; from app.storage.urls import parse_database_url; "
+            "print('ready', flush=True); sys.stdin.readline(); print(migrate(parse_database_url(sys.argv[1]))[0])"
+        )
+        processes = [
+            subprocess.Popen(
+                [sys.executable, "-c", program, empty_database_url],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            for _ in range(2)
+        ]
+        for process in processes:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+        for process in processes:
+            assert process.stdin is not None
+            process.stdin.write("go\n")
+            process.stdin.flush()
+        with ThreadPoolExecutor(2) as threads:
+            befores = [str(before) for before, _ in threads.map(lambda _: migrate(url), range(2))]
+        befores += [process.communicate(timeout=60)[0].strip() for process in processes]
+        assert sorted(befores) == ["0001", "0001", "0001", "None"]
         assert _tables(url) == set(metadata.tables)
 
 

@@ -280,6 +280,11 @@ class TestContext:
 class TestFolding:
     """What value a submitted body becomes."""
 
+    @pytest.fixture
+    def dialect(self) -> str:
+        """One database is enough: a body is folded before it."""
+        return "sqlite"
+
     async def test_a_json_container_is_that_value_and_all_else_text(self, pipeline: Pipeline) -> None:
         """An object or array is that value, also inside one fence; scalars and anything else stay the text."""
         big = 123456789012345678901234567890
@@ -437,7 +442,7 @@ class TestFinals:
     async def test_a_result_is_kept_as_it_is_sent(self, pipeline: Pipeline) -> None:
         """``result`` neither folds nor trims: text stays text, a scalar a scalar, an integer of any size exact."""
         dispatched = await pipeline.dispatch("ask")
-        values = ['{"a": 1}', "x \n", "", None, False, 0, 2.5, 10**40, [1, {"z": 1, "a": []}], "@file:/etc/passwd"]
+        values = ['{"a": 1}', "x \n", "", "nul \x00 \x01 \ufeff\U0001f600", None, False, 0, 2.5, 10**40, [1, {"z": 1, "a": []}], "@file:/etc/passwd"]
         for value in values:
             await pipeline.result(dispatched, value)
             kept = await _value(pipeline, "ask")
@@ -467,6 +472,11 @@ class TestFinals:
 
 class TestArtifact:
     """POST /v1/worker/artifact."""
+
+    @pytest.fixture
+    def dialect(self) -> str:
+        """One database is enough: what it keeps of a text is tried elsewhere."""
+        return "sqlite"
 
     async def test_the_newest_part_of_a_name_wins(self, pipeline: Pipeline) -> None:
         """A part is listed under its own name, with the type of its ending; staged again, the newest answers."""

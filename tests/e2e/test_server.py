@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from urllib.parse import quote
 
 import httpx
@@ -309,27 +309,59 @@ class TestStartup:
             (["--host", "0.0.0.0", "--port", "0"], {"DATABASE_URL": fresh}, "STEPPLANE_OPERATOR_TOKEN"),
             (["--port", "0"], {"DATABASE_URL": fresh, "OPERATOR_TOKEN": "with space"}, "OPERATOR_TOKEN"),
         ]
-        with taken:
-            for batch in (cases[:4], cases[4:]):
-                processes = [
-                    subprocess.Popen(
-                        [sys.executable, "-m", "app", "serve", *arguments],
-                        env=os.environ | {f"STEPPLANE_{name}": item for name, item in environment.items()},
-                        stdout=subprocess.PIPE,
-                        stderr=subprocess.PIPE,
-                        text=True,
-                    )
-                    for arguments, environment, _ in batch
-                ]
-                for process, (arguments, environment, reason) in zip(processes, batch, strict=True):
-                    out, err = process.communicate(timeout=60)
-                    case = (arguments, environment, err)
-                    assert process.returncode not in {0, -signal.SIGTERM}, case
-                    assert reason in err, case
-                    assert (out, len(err.splitlines())) == ("", 1), case
-                    assert "Traceback" not in err, case
-                    assert "secret" not in err, case
-                    assert "with space" not in err, case
+        with taken, _Trials(tmp_path) as trials:
+            for arguments, environment, reason in cases:
+                status, out, err = trials.serve(arguments, environment)
+                case = (arguments, environment, err)
+                assert status > 0, case
+                assert reason in err, case
+                assert (out, len(err.splitlines())) == ("", 1), case
+                assert "Traceback" not in err, case
+                assert "secret" not in err, case
+                assert "with space" not in err, case
+
+
+_TRIALS = """
+import json, os, sys
+from app import cli, main
+for line in sys.stdin:
+    arguments, environment, out, err = json.loads(line)
+    child = os.fork()
+    if child == 0:
+        os.environ.update(environment)
+        for stream, path in ((1, out), (2, err)):
+            os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), stream)
+        cli.main(["serve", *arguments])
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+
+
+class _Trials:
+    """Runs the command in processes of their own, forked of one that has imported the program already."""
+
+    def __init__(self, directory: Path) -> None:
+        self._out, self._err = directory / "out", directory / "err"
+        self._launcher = subprocess.Popen(
+            [sys.executable, "-c", _TRIALS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def serve(self, arguments: list[str], environment: dict[str, str]) -> tuple[int, str, str]:
+        """Run ``stepplane serve`` and return its exit status, and what it wrote to its two streams."""
+        assert self._launcher.stdin is not None
+        assert self._launcher.stdout is not None
+        variables = {f"STEPPLANE_{name}": item for name, item in environment.items()}
+        self._launcher.stdin.write(json.dumps([arguments, variables, str(self._out), str(self._err)]) + "\n")
+        self._launcher.stdin.flush()
+        status = int(self._launcher.stdout.readline())
+        return status, self._out.read_text(), self._err.read_text()
+
+    def __enter__(self) -> Self:
+        """Nothing to do."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End the launcher."""
+        self._launcher.communicate()
 
 
 _LAUNCHER = """
