@@ -442,7 +442,19 @@ class TestFinals:
     async def test_a_result_is_kept_as_it_is_sent(self, pipeline: Pipeline) -> None:
         """``result`` neither folds nor trims: text stays text, a scalar a scalar, an integer of any size exact."""
         dispatched = await pipeline.dispatch("ask")
-        values = ['{"a": 1}', "x \n", "", "nul \x00 \x01 \ufeff\U0001f600", None, False, 0, 2.5, 10**40, [1, {"z": 1, "a": []}], "@file:/etc/passwd"]
+        values = [
+            '{"a": 1}',
+            "x \n",
+            "",
+            "nul \x00 \x01 \ufeff\U0001f600",
+            None,
+            False,
+            0,
+            2.5,
+            10**40,
+            [1, {"z": 1, "a": []}],
+            "@file:/etc/passwd",
+        ]
         for value in values:
             await pipeline.result(dispatched, value)
             kept = await _value(pipeline, "ask")
