@@ -171,14 +171,16 @@ def _refuse_foreign_pages(scope: Scope, own_hosts: frozenset[str] | None) -> Non
     """Refuse what a page of another origin makes a browser send: without a token nothing else would.
 
     A page can write here directly (its Origin tells), or have its own domain name lead to this machine (DNS
-    rebinding; the Host tells). A Host without a dot, or that is an address, is nobody's domain name.
+    rebinding; the Host tells, and a header that a page cannot keep its browser from sending). A Host without a dot,
+    or that is an address, is nobody's domain name.
 
     Raises:
         Forbidden: the request says that it comes from such a page.
     """
     headers = dict(scope["headers"])
     host = headers.get(b"host", b"").decode("latin-1").lower()
-    if own_hosts is not None and _is_domain_name(host) and urlsplit(f"//{host}").hostname not in own_hosts:
+    is_foreign = own_hosts is not None and _is_domain_name(host) and urlsplit(f"//{host}").hostname not in own_hosts
+    if is_foreign and not _BROWSERS.isdisjoint(headers):
         raise Forbidden("this server is not called so: set STEPPLANE_BASE_URL to the URL that it is reached under")
     if scope["method"] in {"GET", "HEAD", "OPTIONS"}:
         return
@@ -187,6 +189,7 @@ def _refuse_foreign_pages(scope: Scope, own_hosts: frozenset[str] | None) -> Non
         raise Forbidden("a page of another origin may not write here")
 
 
+_BROWSERS = frozenset({b"accept-language", b"sec-fetch-site", b"origin"})
 _DOMAIN = re.compile(r"[^\[\]:]*\.[^\[\]:]*[^\[\]:0-9.][^\[\]:]*\.?(?::[0-9]+)?")
 
 

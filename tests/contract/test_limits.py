@@ -104,13 +104,18 @@ async def test_yaml_is_for_tasks_and_bounded(client: httpx.AsyncClient) -> None:
 async def test_a_strangers_domain_name_leads_nowhere(
     database_url: str, host: str, base_url: str | None, status: int
 ) -> None:
-    """Without a token no domain name but our own is answered: a page could let its own lead to this machine."""
+    """Without a token no browser is answered under a domain name that is not ours: a page's own may lead here."""
     app = create_app(Settings(database_url=database_url, base_url=base_url))
     async with (
         app.router.lifespan_context(app),
         httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as http,
     ):
-        assert (await http.get("/v1/tasks", headers={"Host": host})).status_code == status
+        browser = {"Host": host, "Accept-Language": "en"}
+        assert (await http.get("/v1/tasks", headers=browser)).status_code == status
+        assert (await http.post("/v1/tasks", content="{}", headers=browser)).status_code == (
+            201 if status == 200 else 403
+        )
+        assert (await http.get("/v1/tasks", headers={"Host": host})).status_code == 200
 
 
 async def test_a_file_grown_beyond_all_measure_is_not_read(
