@@ -185,7 +185,7 @@ def _refuse_foreign_pages(scope: Scope, own_hosts: frozenset[str] | None) -> Non
     if scope["method"] in {"GET", "HEAD", "OPTIONS"}:
         return
     origin = headers.get(b"origin")
-    if origin is not None and urlsplit(origin.decode("latin-1")).netloc.lower() != host:
+    if origin is not None and origin.decode("latin-1").lower().partition("://")[1:] != ("://", host):
         raise Forbidden("a page of another origin may not write here")
 
 

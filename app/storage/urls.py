@@ -65,7 +65,7 @@ def parse_database_url(text: str) -> DatabaseUrl:
     for name in url.query:
         if name not in _PARAMETERS[backend]:
             raise UnusableDatabase(
-                f"DATABASE_URL has the parameter {name!r}, which is not understood here: leave it away"
+                f"STEPPLANE_DATABASE_URL has the parameter {name!r}, which is not understood here: leave it away"
             )
     return DatabaseUrl(url)
 

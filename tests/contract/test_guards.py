@@ -573,6 +573,25 @@ class TestWithoutToken(OneDatabase):
         assert not any(name.startswith("access-control") for name in answer.headers)
         assert (await client.post("/v1/tasks", content=b"{}")).status_code == 201
 
+    async def test_a_page_whose_own_name_leads_here_reads_and_writes_nothing(self, client: httpx.AsyncClient) -> None:
+        """DNS rebinding: a browser's request under a stranger's domain name is 403; one's own names are served."""
+        pipeline = await Pipeline.create(client)
+        for host in (
+            "evil.example",
+            "evil.example:7777",
+            "127.0.0.1.evil.example",
+            "localhost.evil.example",
+            "a.test.",
+        ):
+            for browser in ({"Accept-Language": "en"}, {"Sec-Fetch-Site": "same-origin"}, {"Origin": f"http://{host}"}):
+                for method, url in (("GET", pipeline.steps_url), ("GET", "/v1/tasks"), ("POST", "/v1/tasks")):
+                    answer = await client.request(method, url, headers={"Host": host, **browser})
+                    assert code_of(answer) == (403, "forbidden"), (host, browser, url)
+        for host in ("127.0.0.1:7777", "localhost:7777", "[::1]:7777", "test", "stepplane:7777", "192.0.2.7"):
+            headers = {"Host": host, "Accept-Language": "en", "Origin": f"http://{host}"}
+            assert (await client.post("/v1/tasks", content=b"{}", headers=headers)).status_code == 201, host
+            assert (await client.get(pipeline.steps_url, headers=headers)).status_code == 200
+
     async def test_a_bearer_that_is_unknown_is_refused_all_the_same(self, client: httpx.AsyncClient) -> None:
         """Without a token nobody has to show one; who shows one that is unknown is 401 and not the operator."""
         await Pipeline.create(client)

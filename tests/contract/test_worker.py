@@ -710,7 +710,7 @@ class TestLimit:
 
             async def chunks() -> AsyncIterator[bytes]:
                 nonlocal pulled
-                while True:
+                for _ in range(LIMIT // 1024 * 4):
                     pulled += 1
                     yield b"[" * 1024
 

@@ -69,7 +69,7 @@ class TestRoundTrip:
         with asyncio.Runner() as runner:
 
             @given(value=json_values | deep_values, name=file_names.filter(lambda name: len(name) <= _STEM_CHARS))
-            @settings(max_examples=100, deadline=None)
+            @settings(max_examples=60, deadline=None)
             def check(value: Any, name: str) -> None:
                 assert render_json(runner.run(there_and_back(value, name))) == render_json(value)
 
