@@ -42,15 +42,16 @@ MATERIALIZE_FAILURES = Counter(
 
 def count_request(method: str, route: str, status: int, seconds: float) -> None:
     """Count one request. The metric objects of each kind are kept at hand: finding them costs more than counting."""
-    key = (method, route, status)
+    key = (method if method in _METHODS else "other", route, status)
     counted = _counted.get(key)
     if counted is None:
-        counted = _counted[key] = (REQUESTS.labels(method, route, status), REQUEST_SECONDS.labels(route))
+        counted = _counted[key] = (REQUESTS.labels(*key), REQUEST_SECONDS.labels(route))
     requests, request_seconds = counted
     requests.inc()
     request_seconds.observe(seconds)
 
 
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _counted: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}  # bounded: routes are templates, methods known
 
 

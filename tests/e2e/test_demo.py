@@ -90,6 +90,7 @@ class Demo:
         self.home = home
         self.env = {key: value for key, value in os.environ.items() if not key.startswith("STEPPLANE_")}
         self.env |= {"HOME": str(home), "XDG_DATA_HOME": str(home / "data")}
+        self.env["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{self.env['PATH']}"  # where the command stands
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = int(probe.getsockname()[1])
