@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -273,7 +272,6 @@ class TestTheScan:
 
 
 class TestTheTour:
-    @pytest.mark.skipif(shutil.which("curl") is None, reason="the tour is made of curl lines")
     def test_each_line_works_as_it_is_printed(self, demo: Demo, folder: Path) -> None:
         """Pasted into a shell, each curl and stepplane line brings what the tour says it brings."""
         with demo.started(str(folder)) as process:
@@ -305,7 +303,6 @@ class TestTheTour:
 
 
 class TestTheEnd:
-    @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="finds processes in /proc")
     @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
     def test_stopped_in_the_middle_it_leaves_nothing(
         self, demo: Demo, small: Path, number: signal.Signals, status: int
