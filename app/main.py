@@ -27,7 +27,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from app import __version__
 from app.api.answers import AnswerResponse
 from app.api.data import data_router
-from app.api.errors import MethodNotAllowed, domain_error, error_answer
+from app.api.errors import ERROR_SCHEMA, ErrorBody, MethodNotAllowed, domain_error, error_answer
 from app.api.health import health_router
 from app.api.middleware import REQUEST_ID_KEY, Envelope, Guard
 from app.api.plane_docs import debug_plane_router
@@ -124,7 +124,7 @@ class _Application(FastAPI):
         self.outer = super().__call__
 
     def openapi(self) -> dict[str, Any]:
-        """Describe the API, without the framework's own error that no route answers."""
+        """Describe the API, with the one schema of our errors, and without the framework's that no route answers."""
         if self.openapi_schema is None:
             document = super().openapi()
             for item in document["paths"].values():
@@ -133,6 +133,7 @@ class _Application(FastAPI):
                         del operation["responses"]["422"]
             for name in ("HTTPValidationError", "ValidationError"):
                 document["components"]["schemas"].pop(name, None)
+            document["components"]["schemas"][ERROR_SCHEMA] = ErrorBody.model_json_schema()
         return super().openapi()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -121,16 +121,26 @@ def _routing_error(error: HTTPException) -> StepplaneError:
     return Malformed(str(error.detail)) if error.status_code < STATUSES[StepplaneError] else InternalError()
 
 
+ERROR_SCHEMA = ErrorBody.__name__
+"""Where the document keeps the one schema of all errors."""
+
+
 def documented(*kinds: type[StepplaneError]) -> dict[int | str, dict[str, Any]]:
-    """List errors for the OpenAPI document, by status, with their codes."""
+    """List errors for the OpenAPI document, by status, with their codes.
+
+    The schema is referred to, not given: the framework would build a validator of it for every status of every route.
+    """
     by_status: dict[int, list[str]] = defaultdict(list)
     every: tuple[type[StepplaneError], ...] = (*kinds, InternalError, Unavailable)
     for kind in every:
         by_status[status_of(kind)].append(f"`{kind.code}`: {(kind.__doc__ or '').splitlines()[0]}")
     return {
-        status: {"model": ErrorBody, "description": "  \n".join(dict.fromkeys(lines))}
+        status: {"content": {"application/json": {"schema": _REF}}, "description": "  \n".join(dict.fromkeys(lines))}
         for status, lines in sorted(by_status.items())
     }
+
+
+_REF = {"$ref": f"#/components/schemas/{ERROR_SCHEMA}"}
 
 
 def _validation_error(error: RequestValidationError) -> StepplaneError:
