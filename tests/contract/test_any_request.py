@@ -38,7 +38,7 @@ OPERATIONS = {
     str(operation.definition.raw["operationId"]): operation
     for operation in (found.ok() for found in SCHEMA.get_all_operations() if isinstance(found, Ok))
 }
-EXAMPLES = {"sqlite": 40, "postgresql": 8}
+EXAMPLES = {"sqlite": 30, "postgresql": 6}
 FRESH = ("dispatch_step", "finish_run", "delete_run")
 """What changes a run for all that come after gets a run of its own."""
 
@@ -114,7 +114,7 @@ async def _populate(runner: asyncio.Runner, http: httpx.AsyncClient) -> World:
     live = await pipeline.dispatch("code", system="s" * 30_000)
     for _ in range(3):
         await Pipeline.create(http, start=False)
-    steps = [live["step_id"], live["step_id"], plan["step_id"]]
+    steps = [*[live["step_id"]] * 4, plan["step_id"]]
     cursors = [parsed(await http.get(f"/v1/{kind}?limit=1"))["next_cursor"] for kind in ("tasks", "runs")]
     places: dict[str, list[Any]] = {
         "task": [pipeline.task_id],
@@ -124,13 +124,13 @@ async def _populate(runner: asyncio.Runner, http: httpx.AsyncClient) -> World:
         "out_id": [out_id],
         "task_id": steps,
         "cursor": cursors,
-        "attempt": [1, 1, 2],
+        "attempt": [1, 1, 1, 1, 2],
         "occurrence": [1],
         "path": ["$.a[1].b", "a", "$", ""],
         "retry_of": [None, *steps],
         "ref": ["code", "plan", "new"],
         "parent_refs": [[], [out_id]],
-        "producer_agent": ["code", "other"],
+        "producer_agent": ["code", "code", "code", "other"],
         "event": [{"type": "final", "content": {"kind": "inline", "value": 1}, "ok": True}],
         "blueprint": [None, blueprint],
         "project_root": [None, "/nowhere/at/all"],
@@ -160,7 +160,7 @@ def _lead(draw: st.DataObject, asked: Any, places: dict[str, list[Any]]) -> Any:
         return asked
     led = dict(asked)
     for name in asked.keys() & places.keys():
-        if draw.draw(st.integers(0, 3), label=f"leave {name}"):
+        if draw.draw(st.integers(0, 7), label=f"leave {name}"):
             led[name] = draw.draw(st.sampled_from(places[name]), label=name)
     return led
 
