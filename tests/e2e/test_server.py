@@ -5,29 +5,24 @@ import hashlib
 import http.client
 import json
 import os
-import random
 import signal
 import socket
 import sqlite3
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 from urllib.parse import quote
 
 import httpx
 import pytest
-from sqlalchemy import text
-from sqlalchemy.ext.asyncio import create_async_engine
 
-from app.domain.rendering import read_submission, render_json
 from app.storage.migrations import migrate
 from app.storage.urls import parse_database_url
-from tests.contract.pipeline import Dispatched, Pipeline, bearer, blueprint_of, code_of, dumped, parsed
+from tests.contract.pipeline import Dispatched, Pipeline, bearer, blueprint_of, code_of, dumped
 from tests.e2e.conftest import Server
 
 NAMES = ["..", ".", "a/b", "../../etc/passwd", "/", "%2F", "%2E%2E", "a b?c#d;e", "計画\u202e", "content", "steps",
@@ -362,214 +357,3 @@ class _Trials:
     def __exit__(self, *_: object) -> None:
         """End the launcher."""
         self._launcher.communicate()
-
-
-_LAUNCHER = """
-import os, signal, sys
-from app import main
-from app.config import Settings
-signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-for line in sys.stdin:
-    child = os.fork()
-    if child == 0:
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        main.serve(Settings(port=int(line)))
-        os._exit(0)
-    print(child, flush=True)
-"""
-"""Forks a server of a process that has imported the program already: a start costs a tenth, and dies as any other."""
-
-
-class Mortal:
-    """A server that is made to be killed: a process of its own each time, on one port and one database."""
-
-    def __init__(self, database_url: str, log_path: Path) -> None:
-        self._log = log_path.open("ab")
-        self._launcher = subprocess.Popen(
-            [sys.executable, "-c", _LAUNCHER],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            text=True,
-            env=os.environ | {"STEPPLANE_DATABASE_URL": database_url, "STEPPLANE_LOG_LEVEL": "warning"},
-        )
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self._port = free.getsockname()[1]
-        self.url = f"http://127.0.0.1:{self._port}"
-        self._pid = 0
-
-    def start(self) -> None:
-        """Start a process and wait until it answers."""
-        assert self._launcher.stdin is not None
-        assert self._launcher.stdout is not None
-        self._launcher.stdin.write(f"{self._port}\n")
-        self._launcher.stdin.flush()
-        self._pid = int(self._launcher.stdout.readline())
-        give_up_at = time.monotonic() + 30
-        while time.monotonic() < give_up_at:
-            try:
-                if httpx.get(f"{self.url}/v1/healthz", timeout=5).text == "ok":
-                    return
-            except httpx.TransportError:
-                os.kill(self._pid, 0)  # it lives yet
-                time.sleep(0.02)
-        pytest.fail("the server did not start")
-
-    def kill(self) -> None:
-        """End the process as a power cut would, and wait until it is gone."""
-        os.kill(self._pid, signal.SIGKILL)
-        while Path(f"/proc/{self._pid}").exists():
-            time.sleep(0.005)
-
-    def close(self) -> None:
-        """End everything."""
-        with self._log, self._launcher:
-            self._launcher.kill()
-
-
-@pytest.fixture
-def mortal(database_url: str, tmp_path: Path) -> Iterator[Mortal]:
-    """A server to be killed."""
-    server = Mortal(database_url, tmp_path / "server.log")
-    server.start()
-    yield server
-    server.kill()
-    server.close()
-
-
-class Workers:
-    """Workers that submit Finals and parts for as long as they are answered, and remember what was."""
-
-    COUNT = 6
-
-    def __init__(self, http: httpx.AsyncClient, pipeline: Pipeline, handles: list[Dispatched]) -> None:
-        self._http = http
-        self._pipeline = pipeline
-        self._handles = handles
-        self._random = random.Random(4711)  # noqa: S311 - it chooses sizes
-        self._number = 0
-        self.finals: dict[str, list[Any]] = {handle["name"]: [] for handle in handles}
-        """The Finals of each step that were answered 204, in order."""
-        self.unanswered: dict[str, list[Any]] = {handle["name"]: [] for handle in handles}
-        """Those whose answer never came: each may have been kept or not, but whole."""
-        self.parts: dict[str, bytes] = {}
-        self.lost_parts: dict[str, bytes] = {}
-
-    @property
-    def answered(self) -> int:
-        """How many submits were answered 204 so far."""
-        return sum(map(len, self.finals.values())) + len(self.parts)
-
-    async def work_until_killed(self, server: Mortal, answers: int, seconds: float) -> None:
-        """Submit, all at once, until the server has been killed: so long after so many answers."""
-        target = self.answered + answers
-        working = [asyncio.create_task(self._work(handle)) for handle in self._handles]
-        while self.answered < target:  # noqa: ASYNC110 - six workers count, one waits
-            await asyncio.sleep(0.002)
-        await asyncio.sleep(seconds)
-        await asyncio.to_thread(server.kill)
-        await asyncio.gather(*working)
-
-    async def _work(self, handle: Dispatched) -> None:
-        name = handle["name"]
-        while True:
-            self._number += 1
-            value = {"number": self._number, "padding": "é" * self._random.choice([3, 3_000, 90_000])}
-            part, body = f"part-{self._number}.md", f"part {self._number} " * self._random.choice([1, 20_000])
-            try:
-                answer = await self._http.post("/v1/worker/submit", content=dumped(value), headers=bearer(handle))
-                assert answer.status_code == 204, answer.text
-                self.finals[name].append(value)
-            except httpx.TransportError:
-                self.unanswered[name].append(value)
-                return
-            try:
-                url = f"/v1/worker/artifact?name={part}"
-                answer = await self._http.post(url, content=body, headers=bearer(handle))
-                assert answer.status_code == 204, answer.text
-                self.parts[part] = body.encode()
-            except httpx.TransportError:
-                self.lost_parts[part] = body.encode()
-                return
-
-    async def check(self) -> None:
-        """Compare what the server has now with what was answered: all is there, whole, and its digest right."""
-        steps = {step["name"]: step for step in await self._pipeline.steps()}
-        for part, body in self.parts.items():
-            assert steps[part]["sha256"] == hashlib.sha256(body).hexdigest(), part
-        for name, answered in self.finals.items():
-            if not answered:
-                continue
-            body = await self._pipeline.content(name)
-            assert steps[name]["sha256"] == hashlib.sha256(body).hexdigest()
-            kept = json.loads(await self._pipeline.content(name, format="json"))
-            assert kept in [answered[-1], *self.unanswered[name]]
-            assert kept["number"] >= answered[-1]["number"]
-            if "file_path" in steps[name]:
-                assert json.loads(read_submission(Path(steps[name]["file_path"]).read_bytes())) == kept
-        for part in self._random.sample(sorted(self.parts), min(10, len(self.parts))):
-            assert await self._pipeline.content(part) == self.parts[part]
-
-    def check_files(self, work_dir: Path) -> int:
-        """Look at every file under a final name: each is one of the bodies that were sent, whole."""
-        sent = {
-            render_json(value)
-            for values in (self.finals, self.unanswered)
-            for each in values.values()
-            for value in each
-        }
-        parts = self.parts | self.lost_parts
-        files = [path for path in work_dir.rglob("*.md") if path.name != "_ctx.md"]
-        for path in files:
-            if path.name in parts:
-                assert path.read_bytes() == parts[path.name]
-            else:
-                assert read_submission(path.read_bytes()) in sent
-        return len(files)
-
-
-KILLS = {"sqlite": 25, "postgresql": 8}
-"""On PostgreSQL the store is not ours to lose: there the files are what a kill could tear."""
-
-
-async def test_no_answered_submit_is_lost_by_a_kill(
-    mortal: Mortal, dialect: str, database_url: str, tmp_path: Path
-) -> None:
-    """Killed at random moments under concurrent submits: what was answered 204 is there, whole, digest right."""
-    work_dir = tmp_path / "work"
-    work_dir.mkdir()
-    async with httpx.AsyncClient(base_url=mortal.url, timeout=60) as http:
-        pipeline = await Pipeline.create(http, work_dir=str(work_dir))
-        handles = [await pipeline.dispatch(f"step-{number}", ttl_seconds=86_400) for number in range(Workers.COUNT)]
-        workers = Workers(http, pipeline, handles)
-        moments = random.Random(17)  # noqa: S311 - it chooses moments
-        for _ in range(KILLS[dialect]):
-            await workers.work_until_killed(mortal, moments.randrange(16), moments.uniform(0, 0.03))
-            await asyncio.to_thread(mortal.start)
-            await workers.check()
-        assert workers.check_files(work_dir) > KILLS[dialect]
-        assert len(parsed(await http.get("/v1/tasks"))["tasks"]) == 1
-    cut_off = sum(map(len, workers.unanswered.values())) + len(workers.lost_parts)
-    assert workers.answered > 3 * KILLS[dialect]
-    assert cut_off >= KILLS[dialect]
-    for handle in handles:
-        kept = await _kept_finals(database_url, handle)
-        answered_in_order = [value for value in kept if value not in workers.unanswered[handle["name"]]]
-        assert answered_in_order == workers.finals[handle["name"]]
-
-
-async def _kept_finals(database_url: str, dispatched: Dispatched) -> list[Any]:
-    """Read every Final of a step from the database itself, and hold each to the digest that stands beside it."""
-    query = (
-        "SELECT o.json_sha256, b.data FROM outputs o JOIN bodies b ON b.id = o.body_id "
-        "WHERE o.step_id = :step AND o.type = 'final' ORDER BY o.seq"
-    )
-    engine = create_async_engine(parse_database_url(database_url).async_url)
-    try:
-        async with engine.connect() as connection:
-            rows = (await connection.execute(text(query), {"step": dispatched["step_id"]})).all()
-    finally:
-        await engine.dispose()
-    for sha256, data in rows:
-        assert hashlib.sha256(bytes(data)).hexdigest() == sha256
-    return [json.loads(bytes(data)) for _, data in rows]
