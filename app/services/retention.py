@@ -50,8 +50,11 @@ class Retention:
             keep_last: how many of the newest runs of each task stay, whatever their age.
             dry_run: only tell what would be removed.
         """
-        moment = wire_time(self._clock() - older_than)
         pruned, after = Pruned(0, 0), 0
+        try:
+            moment = wire_time(self._clock() - older_than)
+        except OverflowError:  # longer ago than there are dates: nothing is that old
+            return pruned
         while True:
             async with self._database.point() as stores:
                 page = await stores.runs.list_ended_before(moment, keep_last, after, _PAGE)

@@ -6,6 +6,7 @@ Most are laws of their own place; :data:`HELD` names the test of each. The other
 import ast
 import json
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -77,7 +78,8 @@ async def test_a_policy_that_hides_the_run_switches_no_guard_off(client: httpx.A
 
 async def test_what_is_wrong_with_a_request_is_never_500(client: httpx.AsyncClient) -> None:
     """A Blueprint, a body or a path that cannot be verified is the client's fault, told in the one error shape."""
-    for document in ({"blueprint": {}}, {"blueprint": {"id": 1, "flow": {"kind": "nothing"}}}, {"goal": []}, [], 1):
+    documents: list[Any] = [{"blueprint": {}}, {"blueprint": {"id": 1, "flow": {"kind": "no"}}}, {"goal": []}, [], 1]
+    for document in documents:
         answer = await client.post("/v1/tasks", content=dumped(document))
         assert answer.status_code in {400, 422}
         assert answer.json().keys() >= {"error", "code", "request_id"}
