@@ -31,6 +31,7 @@ from app.api.errors import ERROR_SCHEMA, ErrorBody, MethodNotAllowed, domain_err
 from app.api.health import health_router
 from app.api.middleware import REQUEST_ID_KEY, Envelope, Guard
 from app.api.plane_docs import debug_plane_router
+from app.api.representations import RecentRepresentations
 from app.api.runs import runs_router
 from app.api.steps import DebugPlane
 from app.api.tasks import tasks_router
@@ -165,7 +166,7 @@ def _wire(app: _Application, settings: Settings, database: Database) -> None:
     # The envelope holds the guard, and the guard all that answers.
     app.outer = Envelope(
         Guard(
-            DebugPlane(app.outer, query),
+            DebugPlane(app.outer, query, RecentRepresentations(database.version)),
             Access(database, token, clock=_now),
             max_output_bytes=settings.max_output_bytes,
             max_request_bytes=settings.max_output_bytes * _REQUEST_PER_OUTPUT,

@@ -3,8 +3,9 @@
 The invariant: nothing answers before the guard has judged, but the guard itself; and nothing escapes the envelope.
 """
 
+import logging
+import random
 import re
-import secrets
 import time
 from urllib.parse import urlsplit
 
@@ -16,7 +17,7 @@ from app.api.errors import InternalError, error_answer
 from app.api.paths import canonical_path
 from app.api.steps import ROUTE_KEY, SCOPE_KEY
 from app.domain.errors import Forbidden, StepplaneError, Unauthenticated
-from app.observability import count_request
+from app.observability import HOT_METRICS
 from app.services.access import Access
 from app.services.scopes import OPERATOR, scope_of
 
@@ -25,6 +26,7 @@ log = structlog.get_logger("app.access")
 REQUEST_ID_KEY = "stepplane.request_id"
 GRANT_KEY = "stepplane.grant"
 
+_logger = logging.getLogger("app.access")  # knows its level at once, where structlog would first build the line
 _SANE_REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")
 
 
@@ -68,17 +70,18 @@ class Envelope:
         finally:
             seconds = time.perf_counter() - began
             route = str(scope.get(ROUTE_KEY) or getattr(scope.get("route"), "path", "unmatched"))
-            count_request(scope["method"], route, status, seconds)
+            HOT_METRICS.count_request(scope["method"], route, status, seconds)
             # Reads that went well are told at debug: a line costs more than such a read itself.
-            level = log.debug if scope["method"] in {"GET", "HEAD"} and status < _FAILED else log.info
-            level(
-                "request",
-                request_id=request_id,
-                method=scope["method"],
-                path=scope["path"],
-                status=status,
-                ms=round(seconds * 1000, 1),
-            )
+            is_told = status >= _FAILED or scope["method"] not in {"GET", "HEAD"}
+            if is_told or _logger.isEnabledFor(logging.DEBUG):
+                (log.info if is_told else log.debug)(
+                    "request",
+                    request_id=request_id,
+                    method=scope["method"],
+                    path=scope["path"],
+                    status=status,
+                    ms=round(seconds * 1000, 1),
+                )
 
 
 _FAILED = 400
@@ -88,7 +91,7 @@ def _request_id(scope: Scope) -> str:
     for key, value in scope["headers"]:
         if key == b"x-request-id" and _SANE_REQUEST_ID.fullmatch(value):
             return str(value.decode())
-    return secrets.token_hex(8)
+    return f"{random.getrandbits(64):016x}"
 
 
 class Guard:

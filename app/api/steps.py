@@ -11,8 +11,9 @@ from urllib.parse import parse_qsl, quote
 from starlette.types import ASGIApp, Receive, Send
 from starlette.types import Scope as AsgiScope
 
-from app.api.answers import JSON_HEADERS, Answer, header_values, matches, not_modified
+from app.api.answers import JSON_HEADERS, Answer
 from app.api.paths import decode_segment
+from app.api.representations import RecentRepresentations, Representation
 from app.domain.answers import summary_json
 from app.domain.errors import InvalidParameter
 from app.domain.ids import LATEST, check_id
@@ -32,9 +33,10 @@ SCOPE_KEY = "stepplane.scope"
 class DebugPlane:
     """Answers the debug plane's reads itself and passes all else on."""
 
-    def __init__(self, app: ASGIApp, query: McpQueryAdapter) -> None:
+    def __init__(self, app: ASGIApp, query: McpQueryAdapter, recent: RecentRepresentations) -> None:
         self._app = app
         self._query = query
+        self._recent = recent
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         """Answer, or pass on."""
@@ -42,10 +44,22 @@ class DebugPlane:
             address = find_address(scope["path"])
             if address is not None:
                 scope[ROUTE_KEY] = _TEMPLATES[address.step is not None, address.content is not None]
-                answer = await answer_plane(self._query, scope, address)
+                answer = await self._answer(scope, address)
                 await answer.send(scope, send)
                 return
         await self._app(scope, receive, send)
+
+    async def _answer(self, scope: AsgiScope, address: "PlaneAddress") -> Answer:
+        if scope.get(SCOPE_KEY) is not OPERATOR:  # what a worker may see is judged each time
+            return await answer_plane(self._query, scope, address)
+        key = (scope["path"], scope["query_string"])
+        known = self._recent.find(key)
+        if known is not None and (answer := known.answer(scope)) is not None:
+            return answer
+        version = self._recent.version
+        found = await represent(self._query, scope, address)
+        self._recent.keep(key, found, version)
+        return _answered(found, scope)
 
 
 class PlaneAddress(NamedTuple):
@@ -73,41 +87,52 @@ _ROUTE = re.compile(r"/v1/tasks/([^/]+)/runs/([^/]+)/steps(?:/([^/]+)(/content)?
 
 async def answer_plane(query: McpQueryAdapter, scope: AsgiScope, address: PlaneAddress) -> Answer:
     """Answer a read of the debug plane."""
+    return _answered(await represent(query, scope, address), scope)
+
+
+def _answered(found: Representation, scope: AsgiScope) -> Answer:
+    answer = found.answer(scope)
+    assert answer is not None  # noqa: S101 - it was found for this very request
+    return answer
+
+
+async def represent(query: McpQueryAdapter, scope: AsgiScope, address: PlaneAddress) -> Representation:
+    """Find what stands at an address, with its body unless the request can be answered without."""
     task_id = check_id("task", decode_segment(address.task))
     run_given = decode_segment(address.run)
     run_id = None if run_given == LATEST else check_id("run", run_given)
     reader: Scope = scope.get(SCOPE_KEY, OPERATOR)
     if address.step is None:
-        return _json_answer(scope, (await query.list_json(task_id, run_id, reader)).body())
+        listing = await query.list_json(task_id, run_id, reader)
+        return _json_representation(listing.body(), is_stored=listing.is_stored)
     name, narrowing = decode_segment(address.step), _narrowing(scope["query_string"])
     if address.content is None:
-        return _json_answer(scope, summary_json(await query.summary(task_id, run_id, name, narrowing, reader)))
-    return await _content_answer(query, scope, await query.look(task_id, run_id, name, narrowing, reader))
+        look, summary = await query.summary(task_id, run_id, name, narrowing, reader)
+        return _json_representation(summary_json(summary), is_stored=look.is_stored)
+    return await _content(query, scope, await query.look(task_id, run_id, name, narrowing, reader))
 
 
-def _json_answer(scope: AsgiScope, body: bytes) -> Answer:
+def _json_representation(body: bytes, *, is_stored: bool) -> Representation:
     etag = etag_of(sha256_hex(body)).encode()
     headers = [*JSON_HEADERS, (b"etag", etag), _NO_CACHE]
-    if matches(header_values(scope, b"if-none-match"), etag):
-        return not_modified(headers)
-    return Answer(200, headers, body)
+    return Representation(headers, etag, len(body), body, is_stored)
 
 
-async def _content_answer(query: McpQueryAdapter, scope: AsgiScope, look: Look) -> Answer:
-    tags = header_values(scope, b"if-none-match")
-    if tags and matches(tags, etag_of(look.form.sha256).encode()):
-        return not_modified(_content_headers(look))
-    if scope["method"] == "HEAD":
-        return Answer(200, _content_headers(look), b"", look.form.size_bytes)
+async def _content(query: McpQueryAdapter, scope: AsgiScope, look: Look) -> Representation:
+    etag = etag_of(look.form.sha256).encode()
+    found = Representation(_content_headers(look, etag), etag, look.form.size_bytes, None, look.is_stored)
+    if found.answer(scope) is not None:
+        return found
     look, body = await query.serve(look)
-    return Answer(200, _content_headers(look), body, look.form.size_bytes)
+    etag = etag_of(look.form.sha256).encode()
+    return Representation(_content_headers(look, etag), etag, look.form.size_bytes, body, look.is_stored)
 
 
-def _content_headers(look: Look) -> list[tuple[bytes, bytes]]:
+def _content_headers(look: Look, etag: bytes) -> list[tuple[bytes, bytes]]:
     name = quote(_file_name(look), safe="")
     return [
         (b"content-type", look.form.content_type.encode()),
-        (b"etag", etag_of(look.form.sha256).encode()),
+        (b"etag", etag),
         (b"content-disposition", f"inline; filename*=UTF-8''{name}".encode()),
         *_CONTENT_HEADERS,
     ]

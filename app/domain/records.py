@@ -305,7 +305,7 @@ class OutputRecord(_Record):
 
 def wire_time(moment: datetime) -> str:
     """Write a moment as answers show it: RFC 3339, UTC, ``Z``, milliseconds."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
+    return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
 
 
 def elapsed_ms(start: str, end: str) -> int:

@@ -39,6 +39,8 @@ class Listing(NamedTuple):
     task_id: str
     run_id: str
     summaries: list[bytes]
+    is_stored: bool
+    """Whether the database alone decides it, and no file on disk has a say."""
 
     def body(self) -> bytes:
         """Render the answer of the list."""
@@ -54,6 +56,11 @@ class Look(NamedTuple):
     place: Place
     narrowing: Narrowing
     body: bytes | None = None
+
+    @property
+    def is_stored(self) -> bool:
+        """Tell whether the database alone decides it, and no file on disk has a say."""
+        return self.answer.file_path is None
 
 
 class Served(NamedTuple):

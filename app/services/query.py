@@ -137,18 +137,20 @@ class McpQueryAdapter:
         if scope.grant is not None:
             rows = [row for row in rows if scope.allows(*row.names)]
         place, base_url = Place(task_id, found, self._base_url), self._base_url.encode()
-        changed = await self._rewritten([row for row in rows if row.file_path is not None], place)
-        return Listing(task_id, found, [changed.get(row.name) or row.summary(base_url) for row in rows])
+        on_disk = [row for row in rows if row.file_path is not None]
+        changed = await self._rewritten(on_disk, place) if on_disk else {}
+        summaries = [changed.get(row.name) or row.summary(base_url) for row in rows]
+        return Listing(task_id, found, summaries, is_stored=not on_disk)
 
     async def summary(
         self, task_id: str, run_id: str | None, name: str, narrowing: Narrowing, scope: Scope = OPERATOR
-    ) -> StepSummary:
-        """Summarise what stands under a name of a run; raises as :meth:`look`."""
+    ) -> tuple[Look, StepSummary]:
+        """Find what stands under a name of a run, and summarise it; raises as :meth:`look`."""
         look = await self.look(task_id, run_id, name, narrowing, scope)
         form = look.form
         if form.preview is None:
             form = form._replace(preview=preview_of(await self._body_of(look)))
-        return summarize(look.answer, form, look.place, narrowing)
+        return look, summarize(look.answer, form, look.place, narrowing)
 
     async def look(
         self, task_id: str, run_id: str | None, name: str, narrowing: Narrowing, scope: Scope = OPERATOR

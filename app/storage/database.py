@@ -34,6 +34,10 @@ class Database(Protocol):
         """Return a stored body to be read in pieces, where that beats reading it whole; None where it does not."""
         ...
 
+    def version(self) -> int | None:
+        """Return a number that differs after any commit, whoever made it; None where that cannot be told cheaply."""
+        ...
+
     async def write(self, work: Callable[[WriteStores], T]) -> T:
         """Run ``work`` in one transaction and return its result once that is durable.
 

@@ -6,13 +6,14 @@ only the digest is kept.
 
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, bindparam, func, insert, select, update
+from sqlalchemy import bindparam, func, insert, select, update
 
 from app.domain.grants import Grant
 from app.domain.records import RunStatus, StepEntry, StepStatus, Usage, elapsed_ms
 from app.domain.requests import StatsRequest
 from app.storage.reader import Reader, Row
 from app.storage.tables import dispatches, runs, shown, stored
+from app.storage.writer import Writer
 
 
 class NewDispatch(NamedTuple):
@@ -45,8 +46,8 @@ class Counts(NamedTuple):
 class DispatchWrites:
     """Writes dispatches inside one transaction."""
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
 
     def add(self, dispatch: NewDispatch) -> None:
         """Append an attempt."""
@@ -55,26 +56,26 @@ class DispatchWrites:
             "name": stored(dispatch.name),
             "status": StepStatus.DISPATCHED,
         }
-        self._connection.execute(_ADD, row)
+        self._writer.execute(_ADD, row)
 
     def find_newest_attempt(self, run_id: str, step_id: str) -> Row | None:
         """Return attempt, step_ref, name and occurrence of the newest attempt of a step of this run."""
-        row = self._connection.execute(_NEWEST_ATTEMPT, {"run_id": run_id, "step_id": step_id}).first()
+        row = self._writer.execute(_NEWEST_ATTEMPT, {"run_id": run_id, "step_id": step_id}).first()
         return None if row is None else (row[0], shown(row[1]), shown(row[2]), row[3])
 
     def count(self, run_id: str, name: str, occurrence: int) -> Counts:
         """Count the occurrences of a name, and the attempts of one of them."""
         given = {"run_id": run_id, "name": stored(name), "occurrence": occurrence}
-        attempts, occurrences = self._connection.execute(_COUNTS, given).one()
+        attempts, occurrences = self._writer.execute(_COUNTS, given).one()
         return Counts(attempts or 0, occurrences or 0)
 
     def list_names(self, run_id: str) -> list[str]:
         """List the names that were dispatched in a run, in the order of their first dispatch."""
-        return [shown(row[0]) for row in self._connection.execute(_NAMES, {"run_id": run_id})]
+        return [shown(row[0]) for row in self._writer.execute(_NAMES, {"run_id": run_id})]
 
     def complete(self, step_id: str, attempt: int, status: StepStatus, at: str) -> None:
         """Note what the newest Final of an attempt said."""
-        self._connection.execute(_COMPLETE, {"of_step": step_id, "of_attempt": attempt, "said": status, "at": at})
+        self._writer.execute(_COMPLETE, {"of_step": step_id, "of_attempt": attempt, "said": status, "at": at})
 
     def add_stats(self, step_id: str, attempt: int, stats: StatsRequest, usage: str | None) -> None:
         """Keep what a worker says of itself; what it does not say stays as it was."""
@@ -86,8 +87,7 @@ class DispatchWrites:
         }
         given = {column: item for column, item in said.items() if item is not None}
         if given:
-            at = (dispatches.c.step_id == step_id, dispatches.c.attempt == attempt)
-            self._connection.execute(update(dispatches).where(*at).values(given))
+            self._writer.execute(_SAY, given | {"of_step": step_id, "of_attempt": attempt})
 
 
 class DispatchReads:
@@ -135,6 +135,7 @@ _COMPLETE = (
     .where(_d.step_id == bindparam("of_step"), _d.attempt == bindparam("of_attempt"))
     .values(status=bindparam("said"), completed_at=bindparam("at"))
 )
+_SAY = update(dispatches).where(_d.step_id == bindparam("of_step"), _d.attempt == bindparam("of_attempt"))
 _ENTRIES = (
     select(
         _d.step_id,

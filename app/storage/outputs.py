@@ -6,12 +6,13 @@ The invariant: a row that is here never changes, but for the file that its newes
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Select, bindparam, func, insert, select, update
+from sqlalchemy import Select, bindparam, func, insert, select, update
 
 from app.domain.answers import Answer, RenderedOutput
 from app.domain.records import Kind, Source
 from app.storage.reader import Reader, Row
 from app.storage.tables import bodies, dispatches, outputs, shown, stored
+from app.storage.writer import Writer
 
 _a = outputs.c
 ANSWER_COLUMNS = (
@@ -79,17 +80,17 @@ class KeptOutput(NamedTuple):
 class OutputWrites:
     """Writes outputs inside one transaction."""
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
 
     def add_body(self, run_id: str, body: bytes) -> int:
         """Keep a body and return its id."""
-        return int(self._connection.execute(_ADD_BODY, {"run_id": run_id, "data": body}).scalar_one())
+        return int(self._writer.execute(_ADD_BODY, {"run_id": run_id, "data": body}).scalar_one())
 
     def add_bodies(self, run_id: str, bodies_: Sequence[bytes]) -> list[int]:
         """Keep many bodies at once and return their ids, in the same order."""
         rows = [{"run_id": run_id, "data": body} for body in bodies_]
-        return [int(found) for found in self._connection.execute(_ADD_BODIES, rows).scalars()]
+        return [int(row[0]) for row in self._writer.execute(_ADD_BODIES, rows)]
 
     def append(self, output: NewOutput, rendered: RenderedOutput | None, body_id: int | None) -> int:
         """Append an event and return its place in the order of all."""
@@ -98,27 +99,27 @@ class OutputWrites:
             row[column] = stored(row[column])
         row["ok"] = None if output.ok is None else int(output.ok)
         row |= _rendered_columns(rendered, body_id)
-        return int(self._connection.execute(_APPEND, row).scalar_one())
+        return int(self._writer.execute(_APPEND, row).scalar_one())
 
     def attach_file(self, output_seq: int, path: str, sha256: str) -> None:
         """Note the file that an output was materialized to."""
-        self._connection.execute(_ATTACH, {"of": output_seq, "path": path, "sha256": sha256})
+        self._writer.execute(_ATTACH, {"of": output_seq, "path": path, "sha256": sha256})
 
     def detach_files(self, step_id: str, type_: str, name: str) -> None:
         """Forget the files of a step's earlier outputs of one name: the next one's takes their place."""
-        self._connection.execute(_DETACH, {"of_step": step_id, "of_type": type_, "of_name": stored(name)})
+        self._writer.execute(_DETACH, {"of_step": step_id, "of_type": type_, "of_name": stored(name)})
 
     def find_newest(self, step_id: str, type_: str, name: str) -> int | None:
         """Return the place of what answers for a name among a step's own outputs of one type."""
         given = {"of_step": step_id, "of_type": type_, "of_name": stored(name)}
         statement = _NEWEST_FINAL if type_ == "final" else _NEWEST_PART
-        seq: int | None = self._connection.execute(statement, given).scalar_one_or_none()
+        seq: int | None = self._writer.execute(statement, given).scalar_one_or_none()
         return seq
 
     def find_unknown(self, output_ids: Sequence[str]) -> str | None:
         """Return the first of these ids that no output has."""
         for output_id in output_ids:
-            if self._connection.execute(_EXISTS, {"id": output_id}).first() is None:
+            if self._writer.execute(_EXISTS, {"id": output_id}).first() is None:
                 return output_id
         return None
 

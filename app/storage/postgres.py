@@ -14,7 +14,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
 from app.domain.errors import Unavailable
-from app.observability import DATABASE_SECONDS
+from app.observability import HOT_METRICS
 from app.storage.reader import Row
 from app.storage.stores import ReadStores, WriteStores
 from app.storage.urls import DatabaseUrl
@@ -55,6 +55,10 @@ class PostgresDatabase:
         """Read every body whole: PostgreSQL would unpack all of it for each piece."""
         return
 
+    def version(self) -> None:
+        """Tell nothing: it would take a round trip, which is most of what a read costs."""
+        return
+
     async def write(self, work: Callable[[WriteStores], T]) -> T:
         """Run ``work`` in a transaction of its own."""
         with _reachable("write"):
@@ -92,7 +96,7 @@ def _reachable(operation: str) -> Iterator[None]:
     except (OSError, PoolTimeout) as error:
         raise Unavailable from error
     finally:
-        DATABASE_SECONDS.labels(operation).inc(time.perf_counter() - began)
+        HOT_METRICS.count_database(operation, time.perf_counter() - began)
 
 
 def _is_about_a_statement(error: DBAPIError) -> bool:

@@ -6,7 +6,7 @@ The invariant: a row is rewritten in the very transaction that changes what answ
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, bindparam, insert, select, update
+from sqlalchemy import bindparam, insert, select, update
 
 from app.domain.answers import Answer, BodyForm, Place, file_form, split_summary, stored_form, summarize
 from app.domain.records import Kind
@@ -22,6 +22,7 @@ from app.storage.tables import (
     shown,
     stored,
 )
+from app.storage.writer import Writer
 
 CTX_KIND = "ctx"
 
@@ -38,14 +39,14 @@ class MaterializedFile(NamedTuple):
 class ProjectionWrites:
     """Writes what answers for the names of a run, inside one transaction."""
 
-    def __init__(self, connection: Connection, place: Place) -> None:
-        self._connection = connection
+    def __init__(self, writer: Writer, place: Place) -> None:
+        self._writer = writer
         self._place = place
 
     def put_step(self, answer: Answer, step_name: str, output_seq: int) -> bool:
         """Let a Final answer for its step, unless a newer occurrence or attempt does already."""
         there = self._find(answer.name, Kind.STEP)
-        if there is not None and (there.occurrence, there.attempt) > (answer.occurrence, answer.attempt):
+        if there is not None and tuple(there[1:]) > (answer.occurrence, answer.attempt):
             return False
         self._put(there, self._row(answer, Kind.STEP, LISTED, step_name=step_name, output_seq=output_seq))
         return True
@@ -61,8 +62,8 @@ class ProjectionWrites:
     def put_results(self, answers: Sequence[Answer]) -> None:
         """Let the parts of ``result_ref`` answer, each for a step that the data plane has nothing of."""
         if answers:
-            self._connection.execute(_ADD, [self._row(answer, Kind.STEP, LISTED) for answer in answers])
-            self._connection.execute(_SHADOW_ALL, {"of_run": self._place.run_id, "visibility": SHADOWED})
+            self._writer.execute(_ADD, [self._row(answer, Kind.STEP, LISTED) for answer in answers])
+            self._writer.execute(_SHADOW_ALL, {"of_run": self._place.run_id, "visibility": SHADOWED})
 
     def put_ctx(self, answer: Answer) -> None:
         """Keep the whole ``result_ref`` under its reserved name, unlisted."""
@@ -73,39 +74,40 @@ class ProjectionWrites:
         form = file_form(answer, file.path, file.size_bytes, file.sha256, file.preview)
         head, tail = _pieces(answer, form, self._place)
         values = {"file_path": file.path, "file_sha256": file.sha256, "summary_head": head, "summary_tail": tail}
-        self._connection.execute(_ATTACH, values | {"of_run": self._place.run_id, "of_seq": output_seq})
+        self._writer.execute(_ATTACH, values | {"of_run": self._place.run_id, "of_seq": output_seq})
 
     def shadow(self, name: str) -> None:
         """Hide an artifact behind the step that has come to bear its name."""
         given = {"of_run": self._place.run_id, "of_name": stored(name), "of_kind": Kind.ARTIFACT}
-        self._connection.execute(_SHADOW, given | {"visibility": SHADOWED})
+        self._writer.execute(_SHADOW, given | {"visibility": SHADOWED})
 
     def recount(self, step_id: str, step_name: str, attempts: int, occurrences: int) -> None:
         """Let the summaries of a step's outputs tell how often it was dispatched."""
         given = {"of_run": self._place.run_id, "of_name": stored(step_name)}
-        self._connection.execute(_RECOUNT_OCCURRENCES, given | {"occurrences": occurrences})
+        self._writer.execute(_RECOUNT_OCCURRENCES, given | {"occurrences": occurrences})
         if attempts > 1:
-            self._connection.execute(_RECOUNT_ATTEMPTS, given | {"of_step": step_id, "attempts": attempts})
+            self._writer.execute(_RECOUNT_ATTEMPTS, given | {"of_step": step_id, "attempts": attempts})
 
     def list_answered(self) -> list[str]:
         """List the names that a step's Final answers for."""
         given = {"of_run": self._place.run_id, "of_kind": Kind.STEP}
-        return [shown(row[0]) for row in self._connection.execute(_ANSWERED, given)]
+        return [shown(row[0]) for row in self._writer.execute(_ANSWERED, given)]
 
-    def _find(self, name: str, kind: Kind) -> Any:
+    def _find(self, name: str, kind: Kind) -> Row | None:
+        """Return the number, occurrence and attempt of the row that answers for a name."""
         given = {"of_run": self._place.run_id, "of_name": stored(name), "of_kind": kind}
-        return self._connection.execute(_FIND, given).first()
+        return self._writer.execute(_FIND, given).first()
 
     def _is_step_name(self, name: str) -> bool:
         given = {"task_id": self._place.task_id, "of_run": self._place.run_id, "of_name": stored(name)}
-        return any(self._connection.execute(statement, given).first() for statement in _STEP_NAMES)
+        return any(self._writer.execute(statement, given).first() for statement in _STEP_NAMES)
 
     def _put(self, there: Row | None, row: dict[str, Any]) -> None:
         """Write a row in the place of the one that is there, if one is."""
         if there is None:
-            self._connection.execute(_ADD, row)
+            self._writer.execute(_ADD, row)
         else:
-            self._connection.execute(_REPLACE, row | {"of_row": there[0]})
+            self._writer.execute(_REPLACE, row | {"of_row": there[0]})
 
     def _row(
         self,

@@ -5,7 +5,7 @@ The invariant: a terminal run never changes again, and the order of runs is that
 
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
+from sqlalchemy import bindparam, delete, func, insert, select, update
 
 from app.domain.errors import RunNotFound
 from app.domain.records import RunStatus, RunSummary
@@ -13,6 +13,7 @@ from app.domain.rendering import compact_json
 from app.domain.values import JsonValue, parse_json
 from app.storage.reader import Reader, Row
 from app.storage.tables import bodies, degradations, dispatches, outputs, projections, runs, shown, stored
+from app.storage.writer import Writer
 
 
 class RunState(NamedTuple):
@@ -27,13 +28,14 @@ class RunState(NamedTuple):
 class RunWrites:
     """Writes runs inside one transaction."""
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
 
     def add(self, run_id: str, task_id: str, at: str) -> None:
         """Kick a run."""
-        self._connection.execute(
-            insert(runs).values(id=run_id, task_id=task_id, status=RunStatus.RUNNING, created_at=at, updated_at=at)
+        self._writer.execute(
+            _ADD,
+            {"id": run_id, "task_id": task_id, "status": RunStatus.RUNNING, "created_at": at, "updated_at": at},
         )
 
     def lock(self, run_id: str) -> RunState:
@@ -42,7 +44,7 @@ class RunWrites:
         Raises:
             RunNotFound: no such run.
         """
-        row = self._connection.execute(_LOCK, {"run_id": run_id}).first()
+        row = self._writer.execute(_LOCK, {"run_id": run_id}).first()
         if row is None:
             raise RunNotFound(run_id)
         return RunState(row[0], row[1], RunStatus(row[2]), row[3])
@@ -51,36 +53,35 @@ class RunWrites:
         self, run: RunState, status: str, error: str | None, *, result_body_id: int | None, outcome_sha256: str, at: str
     ) -> None:
         """End a run, for good."""
-        self._connection.execute(
-            update(runs)
-            .where(runs.c.id == run.id)
-            .values(
-                status=status,
-                error=None if error is None else stored(error),
-                result_body_id=result_body_id,
-                outcome_sha256=outcome_sha256,
-                updated_at=at,
-            )
+        self._writer.execute(
+            _FINISH,
+            {
+                "of_run": run.id,
+                "status": status,
+                "error": None if error is None else stored(error),
+                "result_body_id": result_body_id,
+                "outcome_sha256": outcome_sha256,
+                "updated_at": at,
+            },
         )
 
     def touch(self, run_id: str, at: str) -> None:
         """Note that something of the run changed."""
-        self._connection.execute(_TOUCH, {"touched": run_id, "at": at})
+        self._writer.execute(_TOUCH, {"touched": run_id, "at": at})
 
     def add_degradation(self, run_id: str, record: JsonValue) -> None:
         """Keep what a worker reported as done in a lesser way."""
-        self._connection.execute(insert(degradations).values(run_id=run_id, record=compact_json(record).decode()))
+        self._writer.execute(_ADD_DEGRADATION, {"run_id": run_id, "record": compact_json(record).decode()})
 
     def measure(self, run_id: str) -> int:
         """Count the bytes of the bodies of a run."""
-        size: int | None = self._connection.execute(_BODY_BYTES, {"run_id": run_id}).scalar_one()
+        size: int | None = self._writer.execute(_BODY_BYTES, {"run_id": run_id}).scalar_one()
         return size or 0
 
     def delete(self, run_id: str) -> None:
         """Remove a run and all that hangs on it; its files stay where they are."""
-        for table in (projections, outputs, bodies, dispatches, degradations):
-            self._connection.execute(delete(table).where(table.c.run_id == run_id))
-        self._connection.execute(delete(runs).where(runs.c.id == run_id))
+        for statement in _DELETE:
+            self._writer.execute(statement, {"of_run": run_id})
 
 
 class RunReads:
@@ -136,6 +137,16 @@ _columns = (
     runs.c.error,
     runs.c.created_at,
     runs.c.updated_at,
+)
+_ADD = insert(runs)
+_FINISH = update(runs).where(runs.c.id == bindparam("of_run"))
+_ADD_DEGRADATION = insert(degradations)
+_DELETE = (
+    *(
+        delete(table).where(table.c.run_id == bindparam("of_run"))
+        for table in (projections, outputs, bodies, dispatches, degradations)
+    ),
+    delete(runs).where(runs.c.id == bindparam("of_run")),
 )
 _LOCK = (
     select(runs.c.id, runs.c.task_id, runs.c.status, runs.c.outcome_sha256)

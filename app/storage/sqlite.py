@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
-from app.storage.sqlite_reader import BorrowedReader, SqliteReaders, StoredBody
+from app.storage.sqlite_reader import BorrowedReader, CommitWatch, SqliteReaders, StoredBody
 from app.storage.sqlite_writer import SqliteWriter
 from app.storage.stores import WriteStores
 from app.storage.urls import DatabaseUrl
@@ -25,6 +25,7 @@ class SqliteDatabase:
     def __init__(self, url: DatabaseUrl) -> None:
         self._readers = SqliteReaders(url.path)
         self._writer = SqliteWriter(url.path)
+        self._watch = CommitWatch(url.path)
 
     def snapshot(self) -> BorrowedReader:
         """Open stores whose reads all see one state."""
@@ -38,6 +39,10 @@ class SqliteDatabase:
         """Read a large body in pieces: fresh memory for all of it costs more than the reading, and may be much."""
         return StoredBody(self._readers, body_id, size_bytes) if size_bytes > _STREAMED_BYTES else None
 
+    def version(self) -> int | None:
+        """Return SQLite's own count of the commits that another connection made; see :class:`CommitWatch`."""
+        return self._watch.version()
+
     async def write(self, work: Callable[[WriteStores], T]) -> T:
         """Run ``work`` on the writer thread, in a transaction that it may share."""
         return await self._writer.run(work)
@@ -46,3 +51,4 @@ class SqliteDatabase:
         """Finish what waits, and close every connection."""
         await asyncio.to_thread(self._writer.close)
         self._readers.close()
+        self._watch.close()

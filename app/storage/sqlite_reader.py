@@ -8,15 +8,14 @@ import sqlite3
 import time
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
+from typing import Any
 
 from sqlalchemy import Select
-from sqlalchemy.dialects import sqlite as sqlite_dialect
 
 from app.domain.errors import ProjectionIo, Unavailable
-from app.observability import DATABASE_SECONDS
+from app.observability import HOT_METRICS
 from app.storage.reader import Row
+from app.storage.sqlite_statements import execute
 from app.storage.stores import ReadStores
 
 BUSY_TIMEOUT_MS = 30_000
@@ -26,22 +25,14 @@ _SLICE_ROWS = 200
 _PIECE_BYTES = 256 * 1024
 
 
-class _Compiled(NamedTuple):
-    sql: str
-    defaults: dict[str, Any]
-
-
 class SqliteReader:
     """Runs Core statements on a raw cursor: half the time of SQLAlchemy's own row machinery."""
 
     def __init__(self, path: Path) -> None:
-        uri = f"{path.as_uri()}?mode=rw"  # read-write: a reader of a WAL file must be able to make its shared memory
         try:
-            self._connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
+            self._connection = _open(path)
         except sqlite3.OperationalError as error:  # no file handle is left, or the file is not there just now
             raise Unavailable from error
-        self._connection.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
-        self._connection.execute("PRAGMA query_only=ON")
         self.stores = ReadStores(self)
 
     async def all(self, statement: Select[Any], /, **parameters: Any) -> Sequence[Row]:
@@ -86,28 +77,15 @@ class SqliteReader:
         self._connection.close()
 
     def _run(self, statement: Select[Any], parameters: dict[str, Any]) -> sqlite3.Cursor:
-        compiled = _compiled.get(statement)
-        if compiled is None:
-            compiled = _compiled[statement] = _compile(statement)
         began = time.perf_counter()
         try:
-            return self._connection.execute(compiled.sql, {**compiled.defaults, **parameters})
+            return execute(self._connection, statement, parameters)
         except sqlite3.OperationalError as error:
             if comes_and_goes(error):
                 raise Unavailable from error
             raise
         finally:
-            _READ_SECONDS.inc(time.perf_counter() - began)
-
-
-_READ_SECONDS = DATABASE_SECONDS.labels("read")
-_compiled: WeakKeyDictionary[Select[Any], _Compiled] = WeakKeyDictionary()
-_dialect = sqlite_dialect.dialect(paramstyle="named")
-
-
-def _compile(statement: Select[Any]) -> _Compiled:
-    compiled = statement.compile(dialect=_dialect)
-    return _Compiled(str(compiled), dict(compiled.params))
+            HOT_METRICS.count_database("read", time.perf_counter() - began)
 
 
 _PASSING = frozenset(
@@ -118,6 +96,14 @@ _PASSING = frozenset(
 def comes_and_goes(error: BaseException | None) -> bool:
     """Tell a database that cannot answer just now (locked, a full disk) from a fault of ours."""
     return (getattr(error, "sqlite_errorcode", 0) & 0xFF) in _PASSING  # the low byte is the primary code
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    uri = f"{path.as_uri()}?mode=rw"  # read-write: a reader of a WAL file must be able to make its shared memory
+    connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
+    connection.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
+    connection.execute("PRAGMA query_only=ON")
+    return connection
 
 
 class SqliteReaders:
@@ -144,6 +130,33 @@ class SqliteReaders:
         self._closed = True
         while self._idle:
             self._idle.pop().close()
+
+
+class CommitWatch:
+    """A connection that never writes and so sees each commit, of this process or another, as somebody else's."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._connection: sqlite3.Connection | None = None
+
+    def version(self) -> int | None:
+        """Return a number that differs after any commit; None where the database cannot be asked just now.
+
+        Source: SQLite, ``PRAGMA data_version``.
+        """
+        try:
+            if self._connection is None:
+                self._connection = _open(self._path)
+            # All rows are fetched: a statement left half-way would go on to see the state that it began with.
+            version: int = self._connection.execute("PRAGMA data_version").fetchall()[0][0]
+        except sqlite3.OperationalError:
+            return None
+        return version
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._connection is not None:
+            self._connection.close()
 
 
 class StoredBody:

@@ -7,19 +7,17 @@ none of its neighbours with it.
 import asyncio
 import contextlib
 import queue
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, create_engine, event
-from sqlalchemy.exc import DBAPIError
-from sqlalchemy.pool import StaticPool
-
 from app.domain.errors import StepplaneError, Unavailable
-from app.observability import DATABASE_SECONDS
+from app.observability import HOT_METRICS
 from app.storage.sqlite_reader import BUSY_TIMEOUT_MS, comes_and_goes
+from app.storage.sqlite_statements import SqliteStatements
 from app.storage.stores import WriteStores
 
 T = TypeVar("T")
@@ -88,14 +86,7 @@ class SqliteWriter:
             self._thread.join()
 
     def _serve(self) -> None:
-        engine = create_engine(
-            f"sqlite:///{self._path}",
-            poolclass=StaticPool,
-            isolation_level="AUTOCOMMIT",  # the transactions are ours: BEGIN IMMEDIATE, which never fails half-way
-            connect_args={"check_same_thread": False},
-        )
-        event.listen(engine, "connect", _prepare)
-        connection: Connection | None = None
+        connection: sqlite3.Connection | None = None
         closing = False
         while not closing:
             batch = [self._jobs.get()]
@@ -109,15 +100,14 @@ class SqliteWriter:
             if jobs:
                 with _timed_writes():
                     try:
-                        connection = connection or engine.connect()
-                    except DBAPIError:  # no file handle is left, or the file is not there just now
+                        connection = connection or _connect(self._path)
+                    except sqlite3.OperationalError:  # no file handle is left, or the file is not there just now
                         _refuse(jobs)
                     else:
                         _commit_together(connection, jobs)
                 _deliver(jobs)
         if connection is not None:
             connection.close()
-        engine.dispose()
 
 
 @contextlib.contextmanager
@@ -126,35 +116,37 @@ def _timed_writes() -> Iterator[None]:
     try:
         yield
     finally:
-        DATABASE_SECONDS.labels("write").inc(time.perf_counter() - began)
+        HOT_METRICS.count_database("write", time.perf_counter() - began)
 
 
-def _prepare(raw: Any, _record: Any) -> None:
-    raw.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
-    raw.execute("PRAGMA journal_mode=WAL")
-    raw.execute("PRAGMA synchronous=FULL")
-    raw.execute("PRAGMA foreign_keys=ON")
+def _connect(path: Path) -> sqlite3.Connection:
+    # The transactions are ours: BEGIN IMMEDIATE, which never fails half-way.
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=FULL")
+    connection.execute("PRAGMA foreign_keys=ON")
+    return connection
 
 
-def _commit_together(connection: Connection, jobs: Sequence[_Job]) -> None:
+def _commit_together(connection: sqlite3.Connection, jobs: Sequence[_Job]) -> None:
     """Run all jobs in one transaction; when that fails, each in one of its own."""
     try:
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
-    except DBAPIError:  # the lock did not come free: each job alone would only wait as long again
+        connection.execute("BEGIN IMMEDIATE")
+    except sqlite3.OperationalError:  # the lock did not come free: each job alone would only wait as long again
         _refuse(jobs)
         return
     try:
         for job in jobs:
             _attempt(connection, job)
-        connection.exec_driver_sql("COMMIT")
+        connection.execute("COMMIT")
     except Exception as error:  # noqa: BLE001 - whatever it was, it must reach whoever waits
         _roll_back(connection)
         if len(jobs) > 1:
             for job in jobs:
                 _commit_together(connection, [job])
         else:
-            orig = error.orig if isinstance(error, DBAPIError) else None
-            jobs[0].error = Unavailable() if comes_and_goes(orig) else error
+            jobs[0].error = Unavailable() if comes_and_goes(error) else error
 
 
 def _refuse(jobs: Sequence[_Job]) -> None:
@@ -162,24 +154,22 @@ def _refuse(jobs: Sequence[_Job]) -> None:
         job.error = Unavailable()
 
 
-def _attempt(connection: Connection, job: _Job) -> None:
+def _attempt(connection: sqlite3.Connection, job: _Job) -> None:
     """Run one job of a batch; a refusal that changed nothing is its own affair, all else fails the batch."""
-    raw = connection.connection.dbapi_connection
-    before = raw.total_changes if raw else 0
+    before = connection.total_changes
     job.result = job.error = None
     try:
-        job.result = job.work(WriteStores(connection))
+        job.result = job.work(WriteStores(SqliteStatements(connection)))
     except StepplaneError as refusal:
-        if raw is None or raw.total_changes != before:
+        if connection.total_changes != before:
             raise
         job.error = refusal
 
 
-def _roll_back(connection: Connection) -> None:
-    with contextlib.suppress(
-        DBAPIError
-    ):  # when BEGIN itself failed, or SQLite rolled back by itself, there is nothing to undo
-        connection.exec_driver_sql("ROLLBACK")
+def _roll_back(connection: sqlite3.Connection) -> None:
+    # When SQLite rolled back by itself (a full disk) there is nothing to undo.
+    with contextlib.suppress(sqlite3.OperationalError):
+        connection.execute("ROLLBACK")
 
 
 def _deliver(jobs: Sequence[_Job]) -> None:

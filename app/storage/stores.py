@@ -3,8 +3,6 @@
 The invariant: all stores of one object share one connection, and so one transaction or snapshot.
 """
 
-from sqlalchemy import Connection
-
 from app.domain.answers import Place
 from app.storage.dispatches import DispatchReads, DispatchWrites
 from app.storage.outputs import OutputReads, OutputWrites
@@ -13,21 +11,22 @@ from app.storage.projections import ProjectionWrites
 from app.storage.reader import Reader
 from app.storage.runs import RunReads, RunWrites
 from app.storage.tasks import TaskReads, TaskWrites
+from app.storage.writer import Writer
 
 
 class WriteStores:
     """Everything that can be written, inside one transaction."""
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self.tasks = TaskWrites(connection)
-        self.runs = RunWrites(connection)
-        self.dispatches = DispatchWrites(connection)
-        self.outputs = OutputWrites(connection)
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+        self.tasks = TaskWrites(writer)
+        self.runs = RunWrites(writer)
+        self.dispatches = DispatchWrites(writer)
+        self.outputs = OutputWrites(writer)
 
     def projections(self, task_id: str, run_id: str) -> ProjectionWrites:
         """Return the store of what answers for the names of one run."""
-        return ProjectionWrites(self._connection, Place(task_id, run_id))
+        return ProjectionWrites(self._writer, Place(task_id, run_id))
 
 
 class ReadStores:

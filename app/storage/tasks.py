@@ -6,7 +6,7 @@ The invariant: a task and its table are written once, together, and never change
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, func, insert, select
+from sqlalchemy import bindparam, func, insert, select
 
 from app.domain.naming import StepNaming
 from app.domain.records import RunStatus, TaskRecord, TaskSummary
@@ -14,31 +14,33 @@ from app.domain.rendering import compact_json
 from app.domain.values import JsonValue, parse_json
 from app.storage.reader import Reader, Row
 from app.storage.tables import names, runs, shown, stored, tasks
+from app.storage.writer import Writer
 
 
 class TaskWrites:
     """Writes tasks inside one transaction."""
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
 
     def add(self, task: TaskRecord, naming: StepNaming | None) -> None:
         """Append a task with its Blueprint's table of names."""
-        self._connection.execute(
-            insert(tasks).values(
-                id=task.id,
-                goal=None if task.goal is None else stored(task.goal),
-                project_root=_optional(task.project_root),
-                work_dir=_optional(task.work_dir),
-                created_at=task.created_at,
-                task_metadata=_json(task.task_metadata),
-                init_ctx=_json(task.init_ctx),
-                blueprint=_json(task.blueprint),
-                naming=None if naming is None else naming.model_dump_json(),
-            )
+        self._writer.execute(
+            _ADD,
+            {
+                "id": task.id,
+                "goal": None if task.goal is None else stored(task.goal),
+                "project_root": _optional(task.project_root),
+                "work_dir": _optional(task.work_dir),
+                "created_at": task.created_at,
+                "task_metadata": _json(task.task_metadata),
+                "init_ctx": _json(task.init_ctx),
+                "blueprint": _json(task.blueprint),
+                "naming": None if naming is None else naming.model_dump_json(),
+            },
         )
         if naming is not None and naming.entries:
-            self._connection.execute(insert(names), _name_rows(task.id, naming))
+            self._writer.execute(_ADD_NAMES, _name_rows(task.id, naming))
 
 
 class TaskReads:
@@ -103,6 +105,8 @@ _ONE = (
     .select_from(_joined)
     .where(tasks.c.id == bindparam("task_id"))
 )
+_ADD = insert(tasks)
+_ADD_NAMES = insert(names)
 _COUNT = select(func.count()).select_from(tasks)
 _EXISTS = select(tasks.c.seq).where(tasks.c.id == bindparam("task_id"))
 _NAMING = select(tasks.c.naming).where(tasks.c.id == bindparam("task_id"))

@@ -170,6 +170,9 @@ class _Gone:
     def point(self) -> Any:
         raise Unavailable
 
+    def version(self) -> None:
+        """Nothing to tell."""
+
     def stream(self, body_id: int, size_bytes: int) -> None:
         """Nothing to stream."""
 

@@ -1,0 +1,121 @@
+"""What is remembered of the debug plane is never older than the last acknowledged write.
+
+Source: contract §2; :mod:`app.api.representations`.
+"""
+
+from pathlib import Path
+
+import httpx
+
+from app.api.representations import RecentRepresentations, Representation
+from app.config import Settings
+from tests.contract.pipeline import Pipeline, serving
+
+
+def found(body: bytes | None, *, is_stored: bool = True) -> Representation:
+    return Representation([(b"etag", b'"a"')], b'"a"', len(body or b""), body, is_stored)
+
+
+KEY = ("/v1/tasks/T-1/runs/R-1/steps", b"")
+
+
+class TestWhatIsRemembered:
+    def test_until_the_next_commit_alone(self) -> None:
+        """A representation is served again while the version stays, and never after it moved."""
+        version = 1
+        recent = RecentRepresentations(lambda: version)
+        assert recent.find(KEY) is None
+        recent.keep(KEY, found(b"one"), recent.version)
+        assert recent.find(KEY) == found(b"one")
+        version = 2
+        assert recent.find(KEY) is None
+        version = 1  # even a version that comes back brings nothing back
+        assert recent.find(KEY) is None
+
+    def test_what_was_read_before_a_commit_is_not_kept_after_it(self) -> None:
+        """A slow read that another one overtook, after a commit, is not remembered."""
+        version = 1
+        recent = RecentRepresentations(lambda: version)
+        recent.find(KEY)
+        before = recent.version
+        version = 2
+        recent.find(KEY)
+        recent.keep(KEY, found(b"old"), before)
+        assert recent.find(KEY) is None
+
+    def test_nothing_where_the_version_cannot_be_told(self) -> None:
+        """A database that tells no version has nothing remembered of it."""
+        recent = RecentRepresentations(lambda: None)
+        recent.find(KEY)
+        recent.keep(KEY, found(b"one"), recent.version)
+        assert recent.find(KEY) is None
+
+    def test_no_file_on_disk_and_no_body_that_is_sent_in_pieces(self) -> None:
+        """What a file has a say in changes without a commit; a large body is not held."""
+        recent = RecentRepresentations(lambda: 1)
+        recent.find(KEY)
+        recent.keep(KEY, found(b"one", is_stored=False), recent.version)
+        assert recent.find(KEY) is None
+        recent.keep(KEY, found(b"x" * 2_000_000), recent.version)
+        assert recent.find(KEY) is None
+
+    def test_within_a_bound(self) -> None:
+        """However many addresses are read, the bodies that are kept stay within 32 MiB."""
+        recent = RecentRepresentations(lambda: 1)
+        recent.find(KEY)
+        body = b"x" * 1_000_000
+        for number in range(200):
+            recent.keep((KEY[0], b"%d" % number), found(body), recent.version)
+        kept = [recent.find((KEY[0], b"%d" % number)) for number in range(200)]
+        assert 0 < sum(one is not None for one in kept) <= 33
+        assert kept[-1] is not None
+
+
+class TestReads:
+    async def test_every_submit_shows_at_once(self, client: httpx.AsyncClient) -> None:
+        """After each acknowledged submit the list, the step and its content are new, however often they were read."""
+        pipeline = await Pipeline.create(client)
+        dispatched = await pipeline.dispatch("plan")
+        for number in range(5):
+            await pipeline.result(dispatched, number)
+            for _ in range(3):
+                assert await pipeline.content("plan") == b"%d" % number
+                assert (await pipeline.step("plan"))["preview"] == str(number)
+                assert [step["preview"] for step in await pipeline.steps()] == [str(number)]
+
+    async def test_what_another_server_wrote_shows_at_once(self, settings: Settings) -> None:
+        """Two servers on one database: what one acknowledged, the other shows."""
+        async with serving(settings) as one, serving(settings) as other:
+            writing = await Pipeline.create(one)
+            dispatched = await writing.dispatch("plan")
+            url = f"{writing.steps_url}/plan/content"
+            for number in range(20):
+                await writing.result(dispatched, number)
+                for http in (other, one, other):
+                    assert (await http.get(url)).content == b"%d" % number
+
+    async def test_a_changed_file_shows_at_once(self, client: httpx.AsyncClient, work_dir: Path) -> None:
+        """A file that somebody rewrote is served as it is now, though no commit told of it."""
+        pipeline = await Pipeline.create(client, work_dir=str(work_dir))
+        await pipeline.output("plan", "first")
+        path = Path((await pipeline.step("plan"))["file_path"])
+        before = await pipeline.content("plan")
+        path.write_bytes(b"by hand")
+        assert before != b"by hand" == await pipeline.content("plan")
+        assert (await pipeline.step("plan"))["size_bytes"] == 7
+
+    async def test_a_client_that_has_it_is_told_so_before_and_after_it_is_remembered(
+        self, client: httpx.AsyncClient
+    ) -> None:
+        """304, HEAD and GET of one address agree, in whatever order they are asked."""
+        pipeline = await Pipeline.create(client)
+        await pipeline.output("plan", {"a": 1})
+        url = f"{pipeline.steps_url}/plan/content"
+        for _ in range(2):
+            head = await client.head(url)
+            again = await client.get(url, headers={"if-none-match": head.headers["etag"]})
+            whole = await client.get(url)
+            assert (head.status_code, again.status_code, whole.status_code) == (200, 304, 200)
+            assert head.headers["content-length"] == str(len(whole.content))
+            assert head.content == again.content == b""
+            assert head.headers["etag"] == again.headers["etag"] == whole.headers["etag"]
