@@ -36,6 +36,7 @@ from app.api.runs import runs_router
 from app.api.steps import DebugPlane
 from app.api.tasks import tasks_router
 from app.api.worker import worker_router
+from app.api.worker_plane import WorkerPlane
 from app.config import Settings
 from app.domain.errors import StepplaneError
 from app.observability import set_up_logs
@@ -160,13 +161,15 @@ def _wire(app: _Application, settings: Settings, database: Database) -> None:
     app.include_router(debug_plane_router(query))
     app.include_router(tasks_router(engine, catalog))
     app.include_router(runs_router(engine, catalog))
-    app.include_router(worker_router(Prompts(database, query, base_url), submissions, data))
+    prompts = Prompts(database, query, base_url)
+    app.include_router(worker_router(prompts, submissions, data))
     app.include_router(data_router(data))
     app.include_router(health_router(Status(database, clock=_now), __version__))
-    # The envelope holds the guard, and the guard all that answers.
+    # The envelope holds the guard, and the guard all that answers: what is asked most before the framework.
+    hot = WorkerPlane(app.outer, prompts, submissions)
     app.outer = Envelope(
         Guard(
-            DebugPlane(app.outer, query, RecentRepresentations(database.version)),
+            DebugPlane(hot, query, RecentRepresentations(database.version)),
             Access(database, token, clock=_now),
             max_output_bytes=settings.max_output_bytes,
             max_request_bytes=settings.max_output_bytes * _REQUEST_PER_OUTPUT,

@@ -13,7 +13,8 @@ from app.api.json_answers import json_response
 from app.api.paths import decode_segment
 from app.api.steps import SCOPE_KEY
 from app.api.tasks import ACCESS_ERRORS, BODY_ERRORS
-from app.api.worker import GrantDep, find_traceparent
+from app.api.worker import GrantDep
+from app.api.worker_plane import find_traceparent
 from app.domain.errors import (
     InvalidId,
     InvalidName,

@@ -14,10 +14,15 @@ from app.domain.rendering import compact_json
 
 def json_response(content: Any, status: int = 200, *, location: str | None = None) -> AnswerResponse:
     """Answer with a domain value, or a mapping or list of them."""
+    return AnswerResponse(json_answer(compact_json(_plain(content)), status, location=location))
+
+
+def json_answer(rendered: bytes, status: int = 200, *, location: str | None = None) -> Answer:
+    """Answer with JSON that is rendered already."""
     headers = [*JSON_HEADERS, (b"cache-control", b"no-store")]
     if location is not None:
         headers.append((b"location", location.encode()))
-    return AnswerResponse(Answer(status, headers, compact_json(_plain(content))))
+    return Answer(status, headers, rendered)
 
 
 def no_content() -> AnswerResponse:

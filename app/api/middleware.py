@@ -16,6 +16,7 @@ from app.api.bodies import LIMIT_KEY
 from app.api.errors import InternalError, error_answer
 from app.api.paths import canonical_path
 from app.api.steps import ROUTE_KEY, SCOPE_KEY
+from app.api.worker_plane import GRANT_KEY
 from app.domain.errors import Forbidden, StepplaneError, Unauthenticated
 from app.observability import HOT_METRICS
 from app.services.access import Access
@@ -24,7 +25,6 @@ from app.services.scopes import OPERATOR, scope_of
 log = structlog.get_logger("app.access")
 
 REQUEST_ID_KEY = "stepplane.request_id"
-GRANT_KEY = "stepplane.grant"
 
 _logger = logging.getLogger("app.access")  # knows its level at once, where structlog would first build the line
 _SANE_REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")

@@ -1,6 +1,5 @@
 """The worker's side: fetch the prompt, stage parts, submit the OUTPUT."""
 
-import re
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request
@@ -9,9 +8,9 @@ from starlette.responses import Response
 from app.api.answers import Answer, AnswerResponse
 from app.api.bodies import BodyRoute, read_body
 from app.api.errors import documented
-from app.api.json_answers import json_response, no_content
-from app.api.middleware import GRANT_KEY
+from app.api.json_answers import no_content
 from app.api.tasks import BODY_ERRORS
+from app.api.worker_plane import GRANT_KEY, Said, answer_prompt, answer_submit, find_traceparent
 from app.domain.errors import (
     FileSubmitRefused,
     Forbidden,
@@ -65,7 +64,7 @@ def worker_router(prompts: Prompts, submissions: Submissions, data: Data) -> API
     @router.get("/prompt", response_model=WorkerPrompt, responses=documented(*_BEARER_ERRORS))
     async def get_prompt(grant: GrantDep, step_id: StepIdQuery = None) -> Any:
         """Fetch what to do: the directive, the view, and pointers to earlier outputs."""
-        return json_response(await prompts.fetch(grant, _checked(step_id)))
+        return AnswerResponse(await answer_prompt(prompts, grant, _checked(step_id)))
 
     @router.get(
         "/prompt/system",
@@ -105,14 +104,11 @@ def worker_router(prompts: Prompts, submissions: Submissions, data: Data) -> API
     )
     async def submit(
         request: Request,
-        grant: GrantDep,
         ok: Annotated[bool | None, Query(description="Whether the step succeeded; absent is a pass.")] = None,
         verdict: Annotated[str | None, Query(description="`pass`, `blocked` or `skip`.")] = None,
     ) -> Any:
         """Submit the OUTPUT: the body is it. A JSON object or array is that value, anything else text."""
-        body = await read_body(request)
-        await submissions.submit(grant, body, ok=ok, verdict=verdict, traceparent=find_traceparent(request))
-        return no_content()
+        return AnswerResponse(await answer_submit(submissions, request, Said(ok, verdict)))
 
     @router.post(
         "/result",
@@ -158,18 +154,6 @@ def worker_router(prompts: Prompts, submissions: Submissions, data: Data) -> API
         return no_content()
 
     return router
-
-
-_TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
-
-
-def find_traceparent(request: Request) -> str | None:
-    """Return the trace context of a request, when it is well-formed.
-
-    Source: W3C Trace Context §3.2.
-    """
-    given = request.headers.get("traceparent", "")
-    return given if _TRACEPARENT.fullmatch(given) else None
 
 
 def _checked(step_id: str | None) -> str | None:

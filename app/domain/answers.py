@@ -3,6 +3,7 @@
 The invariant: a summary's size and digest are those of the very bytes that its ``content_url`` serves.
 """
 
+import functools
 from collections.abc import AsyncIterator
 from typing import Any, NamedTuple, Protocol
 
@@ -221,6 +222,24 @@ def read_summary(rendered: bytes) -> dict[str, Any]:
     return summary
 
 
+@functools.lru_cache(maxsize=4096)  # the prompts of a run share most of their pointers
+def pointer_json(summary: bytes) -> bytes:
+    """Cut a rendered summary down to the pointer that a downstream worker is given; see :class:`StepPointer`.
+
+    Nothing is parsed: a prompt may have a thousand of them. A quote inside a text is escaped, so that the first
+    ``,"sha256":"`` can only be the key, and so on.
+    """
+    name_and_size, _, rest = summary.partition(_DIGEST_KEY)
+    start = rest.find(_FILE_KEY, 0, rest.index(_URL_KEY))
+    if start < 0:
+        start = rest.index(_URL_KEY) - 1
+    return b"".join((name_and_size, rest[start : rest.index(_PREVIEW_KEY)], _DIGEST_KEY, rest[:_DIGEST_LENGTH], b'"}'))
+
+
+_DIGEST_KEY = b',"sha256":"'
+_DIGEST_LENGTH = 64
+_FILE_KEY = b',"file_path":"'
+_PREVIEW_KEY = b',"preview":"'
 _URL_KEY = b'"content_url":"'
 
 

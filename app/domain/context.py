@@ -149,6 +149,11 @@ class ContextPolicy(BaseModel):
         gone = {name: None for name in _FILTERED if not shows(name)}
         return view.model_copy(update={**gone, "extra": kept or None})
 
+    @property
+    def shows_every_step(self) -> bool:
+        """Tell whether no step is hidden."""
+        return self.steps is None and not self.steps_exclude
+
     def allows(self, name: str, names_of_step: Collection[str] = ()) -> bool:
         """Tell whether a step may be seen, by its canonical name and all its other names."""
         names = {name, *names_of_step}

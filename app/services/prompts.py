@@ -7,16 +7,15 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from app.domain.answers import read_summary
+from app.domain.answers import pointer_json
 from app.domain.context import AgentContextView
 from app.domain.errors import DispatchNotFound, NotFound
 from app.domain.grants import Grant
-from app.domain.records import StepPointer
-from app.domain.rendering import sha256_hex
-from app.domain.values import JsonValue, parse_json
+from app.domain.rendering import compact_json, sha256_hex
+from app.domain.values import parse_json
 from app.services.appender import require_bound
 from app.services.query import McpQueryAdapter
-from app.services.scopes import scope_of
+from app.services.scopes import Scope, scope_of
 from app.storage.database import Database
 
 MAX_INLINE_SYSTEM_BYTES = 25_600
@@ -69,8 +68,8 @@ class Prompts:
         self._query = query
         self._base_url = base_url
 
-    async def fetch(self, grant: Grant, step_id: str | None) -> WorkerPrompt:
-        """Return the prompt of the bearer's attempt.
+    async def fetch_json(self, grant: Grant, step_id: str | None) -> bytes:
+        """Return the prompt of the bearer's attempt: a :class:`WorkerPrompt`, rendered.
 
         Raises:
             Forbidden: the request names another step.
@@ -81,18 +80,17 @@ class Prompts:
         view = AgentContextView.model_validate(parse_json(grant.view))
         policy = scope.policy
         context = (view if policy is None else policy.filter(view)).shown()
-        context["steps"] = await self._pointers(grant)
         text = parse_json(directive)
         reference = None if system is None else self._reference(grant, system)
-        return WorkerPrompt(
-            task_id=grant.step_id,
-            attempt=grant.attempt,
-            agent=grant.step_ref,
-            system=system if reference is None else None,
-            prompt=text if isinstance(text, str) else directive,
-            context=context,
-            system_ref=reference,
-        )
+        head = {"task_id": grant.step_id, "attempt": grant.attempt, "agent": grant.step_ref}
+        if system is not None and reference is None:
+            head["system"] = system
+        head["prompt"] = text if isinstance(text, str) else directive
+        steps = b",".join(await self._pointers(grant, scope))
+        parts = [_opened(head), b'"context":', _opened(context), b'"steps":[', steps, b"]}"]
+        if reference is not None:
+            parts += [b',"system_ref":', compact_json(reference.model_dump())]
+        return b"".join((*parts, b"}"))
 
     async def fetch_system(self, grant: Grant, step_id: str | None, attempt: int | None) -> bytes:
         """Return the system prompt of the bearer's attempt, whole.
@@ -115,15 +113,11 @@ class Prompts:
         directive, system = found
         return directive, None if system is None else parse_json(system)
 
-    async def _pointers(self, grant: Grant) -> list[dict[str, JsonValue]]:
-        """Point at every output of the run that the policy shows, but the worker's own; see :class:`StepPointer`."""
-        listing = await self._query.list_json(grant.task_id, grant.run_id, scope_of(grant))
-        summaries = map(read_summary, listing.summaries)
-        return [
-            {field: summary[field] for field in StepPointer.model_fields if field in summary}
-            for summary in summaries
-            if summary["name"] != grant.name
-        ]
+    async def _pointers(self, grant: Grant, scope: Scope) -> list[bytes]:
+        """Point at every output of the run that the policy shows, but the worker's own."""
+        listing = await self._query.list_json(grant.task_id, grant.run_id, scope)
+        own = b'{"name":%b,' % compact_json(grant.name)
+        return [pointer_json(summary) for summary in listing.summaries if not summary.startswith(own)]
 
     def _reference(self, grant: Grant, system: str) -> SystemRef | None:
         body = system.encode("utf-8", "replace")
@@ -131,3 +125,8 @@ class Prompts:
             return None
         uri = f"{self._base_url}{SYSTEM_PATH}?task_id={grant.step_id}&attempt={grant.attempt}"
         return SystemRef(uri=uri, sha256=sha256_hex(body), size_bytes=len(body))
+
+
+def _opened(document: dict[str, Any]) -> bytes:
+    """Render an object with room for more behind its last field."""
+    return compact_json(document)[:-1] + b"," if document else b"{"

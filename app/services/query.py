@@ -134,7 +134,7 @@ class McpQueryAdapter:
             found = require_run(await stores.projections.find_run(task_id, run_id), task_id, run_id)
             scope.require_run(task_id, found)
             rows = await stores.projections.list_by_name(found)
-        if scope.grant is not None:
+        if not scope.sees_all:
             rows = [row for row in rows if scope.allows(*row.names)]
         place, base_url = Place(task_id, found, self._base_url), self._base_url.encode()
         on_disk = [row for row in rows if row.file_path is not None]

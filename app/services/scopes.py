@@ -28,6 +28,11 @@ class Scope(NamedTuple):
         if task_id != self.grant.task_id or (run_id is not None and run_id != self.grant.run_id):
             raise Forbidden("a worker handle reads the outputs of its own run alone")
 
+    @property
+    def sees_all(self) -> bool:
+        """Tell whether nothing of the run is hidden."""
+        return self.policy is None or self.policy.shows_every_step
+
     def allows(self, name: str, step_name: str | None = None) -> bool:
         """Tell whether what stands under a canonical name may be seen. A worker always sees its own step.
 

@@ -13,6 +13,7 @@ from app.domain.answers import (
     file_form,
     form_of,
     json_form,
+    pointer_json,
     raw_body,
     raw_form,
     render_output,
@@ -143,6 +144,20 @@ def test_a_summary_has_its_fields_in_order() -> None:
         "submitted_at",
     ]
     assert shown["content_url"] == "/v1/tasks/T-1/runs/R-1/steps/planner/content"
+
+
+@given(names, names, st.sampled_from(["", "https://h/base"]), st.booleans())
+def test_a_pointer_is_cut_from_a_summary_without_parsing_it(
+    name: str, text: str, base_url: str, has_file: bool
+) -> None:
+    """Whatever name, path and preview hold, the pointer is the summary's own fields, and no more."""
+    answer, _ = answer_of(text, name=name)
+    form = stored_form(answer)._replace(file_path=f"/work/{text}" if has_file else None)
+    summary = summarize(answer, form, PLACE._replace(base_url=base_url))
+    pointer = parse_json(pointer_json(summary_json(summary)))
+    fields = ("name", "size_bytes", "file_path", "content_url", "sha256")
+    assert pointer == {field: item for field in fields if (item := getattr(summary, field)) is not None}
+    assert list(pointer) == [field for field in fields if field in pointer]
 
 
 def test_a_summary_with_a_base_is_not_split() -> None:

@@ -1,0 +1,97 @@
+"""The two requests that every worker makes, fetching its prompt and submitting, answered ahead of the framework.
+
+The invariant: only the plain spellings are answered here, by the very functions that the framework's routes call; a
+request with any other query goes to those, and so is judged and answered by them alone.
+"""
+
+import re
+from typing import NamedTuple
+
+from starlette.requests import Request
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from app.api.answers import Answer
+from app.api.bodies import read_body
+from app.api.json_answers import json_answer
+from app.api.steps import ROUTE_KEY
+from app.domain.grants import Grant
+from app.services.prompts import Prompts
+from app.services.submissions import Submissions
+
+GRANT_KEY = "stepplane.grant"
+"""Where the guard leaves what a worker handle stands for."""
+
+
+class WorkerPlane:
+    """Answers the plain ones of the two requests itself and passes all else on."""
+
+    def __init__(self, app: ASGIApp, prompts: Prompts, submissions: Submissions) -> None:
+        self._app = app
+        self._prompts = prompts
+        self._submissions = submissions
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer, or pass on."""
+        if scope["type"] == "http":
+            answer = await self._answer(scope, receive)
+            if answer is not None:
+                await answer.send(scope, send)
+                return
+        await self._app(scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive) -> Answer | None:
+        method, path, query = scope["method"], scope["path"], scope["query_string"]
+        if method == "POST" and path == SUBMIT_PATH and query in _PLAIN_SUBMITS:
+            scope[ROUTE_KEY] = path
+            return await answer_submit(self._submissions, Request(scope, receive), _PLAIN_SUBMITS[query])
+        if method == "GET" and path == PROMPT_PATH and not query:
+            scope[ROUTE_KEY] = path
+            return await answer_prompt(self._prompts, scope[GRANT_KEY], None)
+        return None
+
+
+SUBMIT_PATH = "/v1/worker/submit"
+PROMPT_PATH = "/v1/worker/prompt"
+
+
+class Said(NamedTuple):
+    """What the query of a submit says of the step."""
+
+    ok: bool | None = None
+    verdict: str | None = None
+
+
+_PLAIN_SUBMITS = {
+    b"": Said(),
+    b"ok=true": Said(ok=True),
+    b"ok=false": Said(ok=False),
+    b"verdict=pass": Said(verdict="pass"),
+    b"verdict=blocked": Said(verdict="blocked"),
+    b"verdict=skip": Said(verdict="skip"),
+}
+
+
+async def answer_submit(submissions: Submissions, request: Request, said: Said) -> Answer:
+    """Keep the body of a request as the OUTPUT of its bearer's step."""
+    grant: Grant = request.scope[GRANT_KEY]
+    body = await read_body(request)
+    traceparent = find_traceparent(request)
+    await submissions.submit(grant, body, ok=said.ok, verdict=said.verdict, traceparent=traceparent)
+    return Answer(204, [])
+
+
+async def answer_prompt(prompts: Prompts, grant: Grant, step_id: str | None) -> Answer:
+    """Tell a worker what to do."""
+    return json_answer(await prompts.fetch_json(grant, step_id))
+
+
+_TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+
+
+def find_traceparent(request: Request) -> str | None:
+    """Return the trace context of a request, when it is well-formed.
+
+    Source: W3C Trace Context §3.2.
+    """
+    given = request.headers.get("traceparent", "")
+    return given if _TRACEPARENT.fullmatch(given) else None
