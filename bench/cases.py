@@ -69,7 +69,8 @@ def reads(bench: Bench) -> list[Case]:
     if wide is not None:
         probe = _list_probe(server, seeded["wide"])
         cases.append(Case("list of 1,000, bodies of 100 KiB vs 1 KiB", probe, lists[1_000], Target(0.90, 0.97)))
-    return [*cases, *_point_reads(bench, server, seeded["10"]), _prompt(bench, server, seeded["100"])]
+    cases += [*_point_reads(bench, server, seeded["10"]), _prompt(bench, server, seeded["100"])]
+    return cases if bench.is_quick else [*cases, *_first_reads(bench, server, seeded, targets)]
 
 
 def bodies(bench: Bench) -> list[Case]:
@@ -79,10 +80,10 @@ def bodies(bench: Bench) -> list[Case]:
     values = {name: document(name, size) for name, size in sizes.items()} | {"table": table}
     seeded, server = _start(bench, "bodies", {"run": NewRun(values)})
     run = seeded["run"]
-    url = server.url + run.content_path("table") + "?path=$.rows[2500].name"
-    checks.check_value(url, "row 2500")
-    along = load_probe("?path=", server, Drive(url, 1))
-    path = Case("?path= into 1 MiB, one client", along, parse_twice(run.bodies["table"]), Target(1.0, 2.0))
+    path = run.content_path("table") + "?path=$.rows[{}].name"
+    checks.check_value(server.url + path.format(2500), "row 2500")
+    along = load_probe("?path=", server, _first_drive(server, path, 1, 5_000))
+    path = Case("?path= into 1 MiB, first read, one client", along, parse_twice(run.bodies["table"]), Target(1.0, 2.0))
     return [*_files(bench, server, run, sizes), path]
 
 
@@ -197,6 +198,28 @@ def _point_reads(
         Case(prefix + what, load_probe(what, server, drive), bench.bare, target)
         for what, (drive, target) in drives.items()
     ]
+
+
+def _first_reads(
+    bench: Bench, server: Server, seeded: Mapping[str, SeededRun], list_targets: Mapping[int, Target]
+) -> list[Case]:
+    """The same where nobody asked before, as while others write: nothing is remembered of any answer."""
+    run = seeded["10"]
+    name = next(iter(run.bodies))
+    paths = {f"list of {length:,}": (seeded[str(length)].steps_path, target) for length, target in list_targets.items()}
+    paths["one step"] = (run.step_path(name), Target(0.30, 0.45))
+    paths["content 1 KiB"] = (run.content_path(name), Target(0.30, 0.45))
+    return [
+        Case(
+            f"{what}, first read", load_probe(what, server, _first_drive(server, f"{path}?first={{}}")), bench.bare, aim
+        )
+        for what, (path, aim) in paths.items()
+    ]
+
+
+def _first_drive(server: Server, path: str, connections: int = CLIENTS, numbers: int = 2**53) -> Drive:
+    """Ask each time for an address of its own: the server ignores a parameter that it does not know."""
+    return Drive(server.url, connections, "first.lua", (path, str(numbers)))
 
 
 def _prompt(bench: Bench, server: Server, run: SeededRun) -> Case:

@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, quote
 from starlette.types import ASGIApp, Receive, Send
 from starlette.types import Scope as AsgiScope
 
-from app.api.answers import JSON_HEADERS, Answer
+from app.api.answers import JSON_HEADERS, Answer, header_values
 from app.api.paths import decode_segment
 from app.api.representations import RecentRepresentations, Representation
 from app.domain.answers import summary_json
@@ -109,7 +109,9 @@ async def represent(query: McpQueryAdapter, scope: AsgiScope, address: PlaneAddr
     if address.content is None:
         look, summary = await query.summary(task_id, run_id, name, narrowing, reader)
         return _json_representation(summary_json(summary), is_stored=look.is_stored)
-    return await _content(query, scope, await query.look(task_id, run_id, name, narrowing, reader))
+    is_sent = scope["method"] == "GET" and not header_values(scope, b"if-none-match")
+    look = await query.look(task_id, run_id, name, narrowing, reader, with_body=is_sent)
+    return await _content(query, scope, look)
 
 
 def _json_representation(body: bytes, *, is_stored: bool) -> Representation:
@@ -123,7 +125,10 @@ async def _content(query: McpQueryAdapter, scope: AsgiScope, look: Look) -> Repr
     found = Representation(_content_headers(look, etag), etag, look.form.size_bytes, None, look.is_stored)
     if found.answer(scope) is not None:
         return found
-    look, body = await query.serve(look)
+    served, body = await query.serve(look)
+    if served is look:
+        return found._replace(body=body)
+    look = served  # a file, which may have changed since
     etag = etag_of(look.form.sha256).encode()
     return Representation(_content_headers(look, etag), etag, look.form.size_bytes, body, look.is_stored)
 

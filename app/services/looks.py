@@ -49,13 +49,17 @@ class Listing(NamedTuple):
 
 
 class Look(NamedTuple):
-    """What stands under a name, in the form that was asked for; ``body`` where it took the body to tell."""
+    """What stands under a name, in the form that was asked for.
+
+    ``body`` is there where it took the body to tell, ``stored`` where the body as it is stored came along.
+    """
 
     answer: Answer
     form: BodyForm
     place: Place
     narrowing: Narrowing
     body: bytes | None = None
+    stored: bytes | None = None
 
     @property
     def is_stored(self) -> bool:

@@ -51,6 +51,8 @@ from app.storage.projection_reads import ListedRow
 
 FORMATS = ("json", "raw", "file")
 _NARROWED_REMEMBERED = 512
+_SHORT_BYTES = 128 * 1024
+"""Up to this size a body comes along with what is told of it: one statement less than asking for it."""
 
 
 class McpQueryAdapter:
@@ -130,16 +132,18 @@ class McpQueryAdapter:
         A constant number of queries, whatever the number of steps, and no body is loaded.
         """
         scope.require_run(task_id, run_id)
-        async with self._database.snapshot() as stores:
-            found = require_run(await stores.projections.find_run(task_id, run_id), task_id, run_id)
-            scope.require_run(task_id, found)
-            rows = await stores.projections.list_by_name(found)
+        async with self._database.point() as stores:
+            address, rows = await stores.projections.list_by_name(task_id, run_id)
+        found = require_run(address, task_id, run_id)
+        scope.require_run(task_id, found)
         if not scope.sees_all:
             rows = [row for row in rows if scope.allows(*row.names)]
         place, base_url = Place(task_id, found, self._base_url), self._base_url.encode()
         on_disk = [row for row in rows if row.file_path is not None]
         changed = await self._rewritten(on_disk, place) if on_disk else {}
-        summaries = [changed.get(row.name) or row.summary(base_url) for row in rows]
+        summaries = [row.summary(base_url) for row in rows]
+        if changed:
+            summaries = [changed.get(row.name, told) for row, told in zip(rows, summaries, strict=True)]
         return Listing(task_id, found, summaries, is_stored=not on_disk)
 
     async def summary(
@@ -153,9 +157,18 @@ class McpQueryAdapter:
         return look, summarize(look.answer, form, look.place, narrowing)
 
     async def look(
-        self, task_id: str, run_id: str | None, name: str, narrowing: Narrowing, scope: Scope = OPERATOR
+        self,
+        task_id: str,
+        run_id: str | None,
+        name: str,
+        narrowing: Narrowing,
+        scope: Scope = OPERATOR,
+        *,
+        with_body: bool = False,
     ) -> Look:
         """Find what stands under a name, and its size and digest, without its body where that is possible.
+
+        ``with_body`` says that its body is wanted next: one that is short comes along.
 
         Raises:
             TaskNotFound, RunNotFound, StepNotFound: nothing is there; the task is judged first.
@@ -168,16 +181,17 @@ class McpQueryAdapter:
             raise InvalidParameter("a path narrows the value, which format=file does not serve: leave one of them away")
         scope.require_run(task_id, run_id)
         async with self._database.point() as stores:
-            address, canonical, answer = await stores.projections.find(task_id, run_id, name)
+            body_up_to = _SHORT_BYTES if with_body else 0
+            address, canonical, answer, stored = await stores.projections.find(task_id, run_id, name, body_up_to)
             found = require_run(address, task_id, run_id)
             scope.require_run(task_id, found)
             scope.require(canonical, canonical if answer is None else answer.step_name)
             if answer is None:
                 raise StepNotFound(name, found)
             if narrowing.attempt is not None or narrowing.occurrence is not None:
-                answer = await find_narrowed(stores, found, answer, narrowing)
+                answer, stored = await find_narrowed(stores, found, answer, narrowing), None
                 scope.require(canonical, answer.step_name)  # an earlier part may be another step's
-        look = Look(answer, stored_form(answer), Place(task_id, found, self._base_url), narrowing)
+        look = Look(answer, stored_form(answer), Place(task_id, found, self._base_url), narrowing, stored=stored)
         if narrowing.path is not None:
             return await self._along(look, narrowing.path)
         return look._replace(form=await self._form(answer, narrowing.format))
@@ -190,7 +204,7 @@ class McpQueryAdapter:
             FileNotMaterialized: the file was removed meanwhile.
         """
         if look.form.file_path is None:
-            is_as_stored = look.body is None and look.form.sha256 == look.answer.stored_sha256
+            is_as_stored = look.body is None and look.stored is None and look.form.sha256 == look.answer.stored_sha256
             chunks = self._database.stream(look.answer.body_id, look.form.size_bytes) if is_as_stored else None
             return Served(look, chunks or await self._body_of(look))
         loaded = await asyncio.to_thread(self._files.load, look.form.file_path)
@@ -242,6 +256,8 @@ class McpQueryAdapter:
         return look._replace(form=form, body=body)
 
     async def _stored_body(self, look: Look) -> bytes:
+        if look.stored is not None:
+            return look.stored
         async with self._database.point() as stores:
             body = await stores.outputs.body(look.answer.body_id)
         if body is None:

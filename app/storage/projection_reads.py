@@ -5,7 +5,7 @@ The invariant: one statement resolves a name, and one lists a run, whatever the 
 
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Select, and_, bindparam, func, select
+from sqlalchemy import ColumnElement, Select, and_, bindparam, case, func, select
 
 from app.domain.answers import Answer
 from app.domain.records import Kind, Source
@@ -14,6 +14,7 @@ from app.storage.reader import Reader, Row
 from app.storage.tables import (
     LISTED,
     SHADOWED,
+    bodies,
     names,
     projections,
     runs,
@@ -26,6 +27,7 @@ from app.storage.tables import (
 class ListedRow(NamedTuple):
     """One line of a list: its finished summary in pieces, and the file that may have changed since."""
 
+    run_id: str
     name: str
     summary_head: bytes
     summary_tail: bytes
@@ -44,11 +46,11 @@ class ListedRow(NamedTuple):
 
     def summary(self, base_url: bytes) -> bytes:
         """Join the pieces to the summary's JSON."""
-        _, head, tail, attempts, occurrence, occurrences, submitted_at, *_ = self
-        if attempts is None:
-            return b"".join((head, base_url, tail, _NO_COUNTS))
-        counts = f'{attempts},"occurrence":{occurrence},"occurrences":{occurrences},"submitted_at":"{submitted_at}"}}'
-        return b"".join((head, base_url, tail, counts.encode()))
+        _, _, head, tail, attempts, occurrence, occurrences, submitted_at, *_ = self
+        if submitted_at is None:
+            return b"%b%b%b%b" % (head, base_url, tail, _NO_COUNTS)
+        counts: tuple[Any, ...] = (attempts, occurrence, occurrences, submitted_at.encode())
+        return b'%b%b%b%d,"occurrence":%d,"occurrences":%d,"submitted_at":"%b"}' % (head, base_url, tail, *counts)
 
 
 _NO_COUNTS = b'null,"occurrence":null,"occurrences":null,"submitted_at":null}'
@@ -61,42 +63,62 @@ class RunAddress(NamedTuple):
     run_id: str | None
 
 
+class FoundAnswer(NamedTuple):
+    """A run, the canonical name that a name leads to in it, and what answers for that, maybe with its stored body."""
+
+    address: RunAddress
+    canonical: str
+    answer: Answer | None
+    body: bytes | None
+
+
 class ProjectionReads:
     """Reads what answers for the names of a run."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
 
-    async def find_run(self, task_id: str, run_id: str | None) -> RunAddress:
-        """Find a run of a task by its id, or the one created last."""
-        if run_id is None:
-            row = await self._reader.first(_LATEST_RUN, task_id=task_id)
-        else:
-            row = await self._reader.first(_RUN, task_id=task_id, run_id=run_id)
-        if row is None:
-            return RunAddress(task_exists=False, run_id=None)
-        return RunAddress(task_exists=True, run_id=row[0])
+    async def list_by_name(self, task_id: str, run_id: str | None) -> tuple[RunAddress, list[ListedRow]]:
+        """Find a run of a task by its id, or the one created last, and list what its names answer with.
 
-    async def list_by_name(self, run_id: str) -> list[ListedRow]:
-        """List what the run's names answer with, ascending by name, bytewise."""
-        return list(map(ListedRow._make, await self._reader.all(_LIST, run_id=run_id)))
+        Ascending by name, bytewise.
+        """
+        if run_id is None:
+            rows = await self._reader.all(_LIST_LATEST, task_id=task_id)
+        else:
+            rows = await self._reader.all(_LIST, task_id=task_id, run_id=run_id)
+        if not rows:
+            return RunAddress(task_exists=False, run_id=None), []
+        address = RunAddress(task_exists=True, run_id=rows[0][0])
+        return address, [] if rows[0][1] is None else list(map(ListedRow._make, rows))
 
     async def list_answers_with_files(self, run_id: str) -> dict[str, Answer]:
         """Return the answers of a run that have a materialized file, by name."""
         rows = await self._reader.all(_WITH_FILES, run_id=run_id)
         return {answer.name: answer for answer in map(_answer, rows)}
 
-    async def find(self, task_id: str, run_id: str | None, name: str) -> tuple[RunAddress, str, Answer | None]:
-        """Find a run as :meth:`find_run`, the canonical name of a name in it, and what answers for that now."""
-        given = {"task_id": task_id, "name": stored(name)}
-        if run_id is None:
-            row = await self._reader.first(_RESOLVE_LATEST, **given)
-        else:
-            row = await self._reader.first(_RESOLVE, run_id=run_id, **given)
+    async def find(self, task_id: str, run_id: str | None, name: str, body_up_to_bytes: int = 0) -> FoundAnswer:
+        """Find a run as :meth:`list_by_name`, the canonical name of a name in it, and what answers for that now.
+
+        Args:
+            task_id: the task.
+            run_id: the run, or None for the one created last.
+            name: a name, alias or reserved name.
+            body_up_to_bytes: up to which size its stored body is wanted along with it.
+        """
+        given: dict[str, Any] = {"task_id": task_id, "name": stored(name)}
+        if run_id is not None:
+            given["run_id"] = run_id
+        if body_up_to_bytes:
+            given["body_up_to"] = body_up_to_bytes
+        row = await self._reader.first(_RESOLVE[run_id is None, body_up_to_bytes > 0], **given)
         if row is None:
-            return RunAddress(task_exists=False, run_id=None), name, None
+            return FoundAnswer(RunAddress(task_exists=False, run_id=None), name, None, None)
+        body = None if not body_up_to_bytes or row[-1] is None else bytes(row[-1])
+        columns = row[2:-1] if body_up_to_bytes else row[2:]
+        answer = None if columns[0] is None else _answer(columns)
         canonical = name if row[1] is None else shown(row[1])
-        return RunAddress(task_exists=True, run_id=row[0]), canonical, None if row[2] is None else _answer(row[2:])
+        return FoundAnswer(RunAddress(task_exists=True, run_id=row[0]), canonical, answer, body)
 
     async def resolve_name(self, task_id: str, name: str) -> str:
         """Return the canonical name that a name of the task's Blueprint leads to, or the name itself."""
@@ -114,22 +136,6 @@ def _answer(row: Row) -> Answer:
 
 
 _p = projections.c
-_LIST = (
-    select(
-        _p.name,
-        _p.summary_head,
-        _p.summary_tail,
-        _p.attempts,
-        _p.occurrence,
-        _p.occurrences,
-        _p.created_at,
-        _p.file_path,
-        _p.file_sha256,
-        _p.step_name,
-    )
-    .where(_p.run_id == bindparam("run_id"), _p.visibility == LISTED)
-    .order_by(_p.name)
-)
 _answer_columns = (
     _p.name,
     _p.kind,
@@ -145,8 +151,6 @@ _the_run = and_(runs.c.task_id == tasks.c.id, runs.c.id == bindparam("run_id"))
 _newest = select(func.max(runs.c.seq)).where(runs.c.task_id == tasks.c.id).correlate(tasks).scalar_subquery()
 _the_latest_run = runs.c.seq == _newest
 _of_task = tasks.c.id == bindparam("task_id")
-_RUN = select(runs.c.id).select_from(tasks.outerjoin(runs, _the_run)).where(_of_task)
-_LATEST_RUN = select(runs.c.id).select_from(tasks.outerjoin(runs, _the_latest_run)).where(_of_task)
 
 
 def _resolve(the_run: ColumnElement[bool]) -> Select[Any]:
@@ -164,7 +168,40 @@ def _resolve(the_run: ColumnElement[bool]) -> Select[Any]:
     )
 
 
-_RESOLVE = _resolve(_the_run)
-_RESOLVE_LATEST = _resolve(_the_latest_run)
+def _list(the_run: ColumnElement[bool]) -> Select[Any]:
+    the_listed = and_(_p.run_id == runs.c.id, _p.visibility == LISTED)
+    return (
+        select(runs.c.id, *(_p[column] for column in _LISTED_COLUMNS))
+        .select_from(tasks.outerjoin(runs, the_run).outerjoin(projections, the_listed))
+        .where(_of_task)
+        .order_by(_p.name)
+    )
+
+
+_LISTED_COLUMNS = (
+    "name",
+    "summary_head",
+    "summary_tail",
+    "attempts",
+    "occurrence",
+    "occurrences",
+    "created_at",
+    "file_path",
+    "file_sha256",
+    "step_name",
+)
+_LIST = _list(_the_run)
+_LIST_LATEST = _list(_the_latest_run)
+_stored_body = case(
+    (
+        and_(_p.json_size <= bindparam("body_up_to"), _p.file_path.is_(None)),
+        select(bodies.c.data).where(bodies.c.id == _p.body_id).scalar_subquery(),
+    )
+)
+_RESOLVE = {
+    (is_latest, has_body): statement.add_columns(_stored_body) if has_body else statement
+    for is_latest, statement in ((False, _resolve(_the_run)), (True, _resolve(_the_latest_run)))
+    for has_body in (False, True)
+}
 _CANONICAL = select(names.c.canonical).where(names.c.task_id == bindparam("task_id"), names.c.name == bindparam("name"))
 _ALIASES = select(names.c.name, names.c.canonical).where(names.c.task_id == bindparam("task_id"))
