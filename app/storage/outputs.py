@@ -6,7 +6,7 @@ The invariant: a row that is here never changes, but for the file that its newes
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import Select, bindparam, func, insert, select, update
+from sqlalchemy import Integer, Select, bindparam, func, insert, select, update
 
 from app.domain.answers import Answer, RenderedOutput
 from app.domain.records import Kind, Source
@@ -133,6 +133,11 @@ class OutputReads:
     async def body(self, body_id: int) -> bytes | None:
         """Return a body; None when its run was deleted meanwhile."""
         row = await self._reader.first(_BODY, body_id=body_id)
+        return None if row is None else bytes(row[0])
+
+    async def piece(self, body_id: int, offset: int, size_bytes: int) -> bytes | None:
+        """Return a piece of a body, empty past its end; None as :meth:`body`."""
+        row = await self._reader.first(_PIECE, body_id=body_id, first=offset + 1, size=size_bytes)
         return None if row is None else bytes(row[0])
 
     async def count(self) -> int:
@@ -291,6 +296,9 @@ _LATEST_IN_RUN = _LATEST.where(_a.run_id == bindparam("run_id"))
 _OF_ATTEMPT = _keeping.where(_a.step_id == bindparam("step_id"), _a.attempt == bindparam("attempt")).order_by(_a.seq)
 _LATEST_OF_ATTEMPT = _LATEST.where(_a.step_id == bindparam("step_id"), _a.attempt == bindparam("attempt"))
 _BODY = select(bodies.c.data).where(bodies.c.id == bindparam("body_id"))
+_PIECE = select(func.substr(bodies.c.data, bindparam("first", type_=Integer), bindparam("size", type_=Integer))).where(
+    bodies.c.id == bindparam("body_id")
+)
 
 _of_name = (_a.run_id == bindparam("run_id"), _a.name == bindparam("name"))
 _d = dispatches.alias("counted")

@@ -13,7 +13,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
-from app.domain.errors import Unavailable
+from app.domain.errors import ProjectionIo, Unavailable
 from app.observability import HOT_METRICS
 from app.storage.reader import Row
 from app.storage.stores import ReadStores, WriteStores
@@ -23,6 +23,8 @@ T = TypeVar("T")
 
 _POOL_SIZE = 16
 _POOL_TIMEOUT_SECONDS = 10
+_STREAMED_BYTES = 512 * 1024
+_PIECE_BYTES = 512 * 1024
 
 
 class PostgresDatabase:
@@ -51,9 +53,9 @@ class PostgresDatabase:
             async with self._points.connect() as connection:
                 yield ReadStores(_PostgresReader(connection))
 
-    def stream(self, body_id: int, size_bytes: int) -> None:  # noqa: ARG002 - as the port has it
-        """Read every body whole: PostgreSQL would unpack all of it for each piece."""
-        return
+    def stream(self, body_id: int, size_bytes: int) -> "StoredBody | None":
+        """Read a large body in pieces: many readers of whole ones would take all memory."""
+        return StoredBody(self, body_id, size_bytes) if size_bytes > _STREAMED_BYTES else None
 
     def version(self) -> None:
         """Tell nothing: it would take a round trip, which is most of what a read costs."""
@@ -68,6 +70,34 @@ class PostgresDatabase:
     async def close(self) -> None:
         """Close every connection."""
         await self._engine.dispose()
+
+
+class StoredBody:
+    """A stored body, read piece by piece; no connection is held while a piece is sent.
+
+    The column is stored as it is and not compressed (``migrations/``): PostgreSQL reads a piece without the rest.
+    """
+
+    def __init__(self, database: PostgresDatabase, body_id: int, size_bytes: int) -> None:
+        self._database = database
+        self._body_id = body_id
+        self._size_bytes = size_bytes
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """Yield the body.
+
+        Raises:
+            ProjectionIo: its run was deleted meanwhile.
+        """
+        for offset in range(0, self._size_bytes, _PIECE_BYTES):
+            async with self._database.point() as stores:
+                piece = await stores.outputs.piece(self._body_id, offset, _PIECE_BYTES)
+            if piece is None:
+                raise ProjectionIo("the run was deleted while its output was sent")
+            yield piece
+
+    def close(self) -> None:
+        """There is nothing to let go of between two pieces."""
 
 
 class _PostgresReader:
