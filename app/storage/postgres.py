@@ -1,28 +1,26 @@
-"""PostgreSQL over asyncpg: a transaction a write, a snapshot or a single statement a read.
+"""PostgreSQL over asyncpg: a transaction a write; reads have connections of their own.
 
 The invariant: a connection that broke becomes :class:`Unavailable`, and the next request gets a new one.
 """
 
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager
+from typing import TypeVar
 
-from sqlalchemy import Select
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
-from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
+from sqlalchemy.ext.asyncio import create_async_engine
 
 from app.domain.errors import ProjectionIo, Unavailable
 from app.observability import HOT_METRICS
-from app.storage.reader import Row
+from app.storage.postgres_reader import POOL_SIZE, POOL_TIMEOUT_SECONDS, PostgresReaders
 from app.storage.stores import ReadStores, WriteStores
 from app.storage.urls import DatabaseUrl
 
 T = TypeVar("T")
 
-_POOL_SIZE = 16
-_POOL_TIMEOUT_SECONDS = 10
 _STREAMED_BYTES = 512 * 1024
 _PIECE_BYTES = 512 * 1024
 
@@ -34,24 +32,17 @@ class PostgresDatabase:
 
     def __init__(self, url: DatabaseUrl) -> None:
         self._engine = create_async_engine(
-            url.async_url, pool_size=_POOL_SIZE, max_overflow=0, pool_timeout=_POOL_TIMEOUT_SECONDS
+            url.async_url, pool_size=POOL_SIZE, max_overflow=0, pool_timeout=POOL_TIMEOUT_SECONDS
         )
-        self._points = self._engine.execution_options(isolation_level="AUTOCOMMIT")
-        self._snapshots = self._engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+        self._readers = PostgresReaders(url.async_url)
 
-    @contextlib.asynccontextmanager
-    async def snapshot(self) -> AsyncIterator[ReadStores]:
+    def snapshot(self) -> AbstractAsyncContextManager[ReadStores]:
         """Open stores whose reads all see one state."""
-        with _reachable("read"):
-            async with self._snapshots.connect() as connection:
-                yield ReadStores(_PostgresReader(connection))
+        return self._readers.lent(in_snapshot=True)
 
-    @contextlib.asynccontextmanager
-    async def point(self) -> AsyncIterator[ReadStores]:
+    def point(self) -> AbstractAsyncContextManager[ReadStores]:
         """Open stores each of whose reads sees the newest state."""
-        with _reachable("read"):
-            async with self._points.connect() as connection:
-                yield ReadStores(_PostgresReader(connection))
+        return self._readers.lent(in_snapshot=False)
 
     def stream(self, body_id: int, size_bytes: int) -> "StoredBody | None":
         """Read a large body in pieces: many readers of whole ones would take all memory."""
@@ -63,12 +54,13 @@ class PostgresDatabase:
 
     async def write(self, work: Callable[[WriteStores], T]) -> T:
         """Run ``work`` in a transaction of its own."""
-        with _reachable("write"):
+        with _reachable():
             async with self._engine.begin() as connection:
                 return await connection.run_sync(lambda inner: work(WriteStores(inner)))
 
     async def close(self) -> None:
         """Close every connection."""
+        self._readers.close()
         await self._engine.dispose()
 
 
@@ -100,21 +92,8 @@ class StoredBody:
         """There is nothing to let go of between two pieces."""
 
 
-class _PostgresReader:
-    def __init__(self, connection: AsyncConnection) -> None:
-        self._connection = connection
-
-    async def all(self, statement: Select[Any], /, **parameters: Any) -> Sequence[Row]:
-        rows: Sequence[Row] = (await self._connection.execute(statement, parameters)).all()
-        return rows
-
-    async def first(self, statement: Select[Any], /, **parameters: Any) -> Row | None:
-        row: Row | None = (await self._connection.execute(statement, parameters)).first()
-        return row
-
-
 @contextlib.contextmanager
-def _reachable(operation: str) -> Iterator[None]:
+def _reachable() -> Iterator[None]:
     """Time an operation, and turn a lost or refused connection into the fact that it is."""
     began = time.perf_counter()
     try:
@@ -126,7 +105,7 @@ def _reachable(operation: str) -> Iterator[None]:
     except (OSError, PoolTimeout) as error:
         raise Unavailable from error
     finally:
-        HOT_METRICS.count_database(operation, time.perf_counter() - began)
+        HOT_METRICS.count_database("write", time.perf_counter() - began)
 
 
 def _is_about_a_statement(error: DBAPIError) -> bool:

@@ -1,55 +1,26 @@
-"""Core statements on a raw SQLite cursor: SQLAlchemy writes the SQL, once, and stays out of the way after that.
+"""Core statements on a raw SQLite cursor.
 
-The invariant: hot columns are in wire form (``app/storage/tables.py``), so no value needs converting either way.
-
-A statement costs some 10 µs so; through SQLAlchemy's own execution it costs 100, and a submit has nine.
+The invariant: a statement that returned has no row left to fetch, and so holds no state of the database.
 """
 
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
+from typing import Any
 
 from sqlalchemy import Executable
 from sqlalchemy.dialects import sqlite as sqlite_dialect
 
+from app.storage.compiled import CompiledStatements
 from app.storage.reader import Row
-
-
-class _Sql(NamedTuple):
-    text: str
-    names: tuple[str, ...]
-    """The parameter that each question mark stands for."""
-    defaults: dict[str, Any]
-
-    def bind(self, parameters: Mapping[str, Any]) -> list[Any]:
-        given = {**self.defaults, **parameters} if self.defaults else parameters
-        return [given[name] for name in self.names]
 
 
 def execute(connection: sqlite3.Connection, statement: Executable, parameters: Mapping[str, Any]) -> sqlite3.Cursor:
     """Run a statement on a raw connection."""
-    sql = _compiled(statement, parameters)
+    sql = _statements.of(statement, parameters)
     return connection.execute(sql.text, sql.bind(parameters))
 
 
-def _compiled(statement: Any, parameters: Mapping[str, Any]) -> _Sql:
-    by_columns = _known.get(statement)
-    if by_columns is None:
-        by_columns = _known[statement] = {}
-    columns = tuple(parameters)  # an insert has the columns that it is given
-    sql = by_columns.get(columns)
-    if sql is None:
-        compiled = statement.compile(dialect=_dialect, column_keys=columns or None)
-        names = tuple(compiled.positiontup or ())
-        fixed = {name: bind for bind, name in compiled.bind_names.items() if not bind.required}
-        defaults = {name: bind.effective_value for name, bind in fixed.items() if name not in parameters}
-        sql = by_columns[columns] = _Sql(str(compiled), names, defaults)
-    return sql
-
-
-_known: WeakKeyDictionary[Any, dict[tuple[str, ...], _Sql]] = WeakKeyDictionary()
-_dialect = sqlite_dialect.dialect(paramstyle="qmark")
+_statements = CompiledStatements(sqlite_dialect.dialect(paramstyle="qmark"))
 
 
 class SqliteRows:

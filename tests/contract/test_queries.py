@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 from fastapi import FastAPI
-from sqlalchemy import event, insert, select
+from sqlalchemy import insert, select
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from app.api.representations import RecentRepresentations
@@ -29,23 +29,39 @@ class Statements:
         self.database: Any = plane_of(app)._query._database
         self.sent: list[str] = []
         plane_of(app)._recent = RecentRepresentations(lambda: None)  # every read is a first one
-        if self.database.kind == "postgresql":
-            event.listen(self.database._engine.sync_engine, "before_cursor_execute", self._note)
-
-    def _note(self, _connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
-        self.sent.append(statement)
 
     async def of(self, http: httpx.AsyncClient, url: str, status: int = 200, **headers: str) -> tuple[list[str], Any]:
         """Return the statements of one read, and what it answered."""
-        if self.database.kind == "sqlite":
-            assert self.database._readers._idle
-            for reader in self.database._readers._idle:
+        assert self.database._readers._idle
+        for reader in self.database._readers._idle:
+            if self.database.kind == "sqlite":
                 reader._connection.set_trace_callback(self.sent.append)
+            elif not isinstance(reader.connection, _Noted):
+                reader.connection = _Noted(reader.connection, self.sent)
         self.sent.clear()
         answer = await http.get(url, headers=headers)
         assert answer.status_code == status, answer.text
         assert self.sent  # the counting itself works
         return list(self.sent), answer
+
+
+class _Noted:
+    """An asyncpg connection that notes what is fetched by it."""
+
+    def __init__(self, connection: Any, sent: list[str]) -> None:
+        self._connection = connection
+        self._sent = sent
+
+    async def fetch(self, statement: str, *given: Any) -> Any:
+        self._sent.append(statement)
+        return await self._connection.fetch(statement, *given)
+
+    async def fetchrow(self, statement: str, *given: Any) -> Any:
+        self._sent.append(statement)
+        return await self._connection.fetchrow(statement, *given)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
 
 
 @pytest.fixture
