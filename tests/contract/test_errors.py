@@ -209,7 +209,7 @@ asyncio.run(main())
 
 @contextlib.asynccontextmanager
 async def unreachable(app: FastAPI, database_url: str) -> AsyncIterator[None]:
-    """Take the database away: the file from SQLite's place, every connection from PostgreSQL's clients."""
+    """Take the database away: the file from SQLite's place; PostgreSQL lets nobody connect, nor stay."""
     url = make_url(database_url)
     if url.get_backend_name() == "sqlite":
         plane_of(app)._query._database._readers.close()
@@ -219,11 +219,13 @@ async def unreachable(app: FastAPI, database_url: str) -> AsyncIterator[None]:
         path.with_suffix(".away").rename(path)
         return
     server = await asyncpg.connect(url.set(database="postgres").render_as_string(hide_password=False))
+    await server.execute(f'ALTER DATABASE "{url.database}" WITH ALLOW_CONNECTIONS false')
     await server.execute(
         "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = $1", url.database
     )
-    await server.close()
     yield
+    await server.execute(f'ALTER DATABASE "{url.database}" WITH ALLOW_CONNECTIONS true')
+    await server.close()
 
 
 class TestRequestIds:
