@@ -6,6 +6,7 @@ command line.
 
 import asyncio
 import contextlib
+import functools
 import gc
 import signal
 import socket
@@ -27,7 +28,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from app import __version__
 from app.api.answers import AnswerResponse
 from app.api.data import data_router
-from app.api.errors import MethodNotAllowed, domain_error, error_answer
+from app.api.errors import MethodNotAllowed, domain_error, error_answer, status_of
 from app.api.health import health_router
 from app.api.middleware import REQUEST_ID_KEY, Envelope, Guard
 from app.api.plane_docs import debug_plane_router
@@ -48,6 +49,7 @@ from app.services.materializer import Materializer
 from app.services.prompts import Prompts
 from app.services.query import McpQueryAdapter
 from app.services.retention import Pruned, Retention
+from app.services.sessions import Sessions
 from app.services.status import Status
 from app.services.submissions import Submissions
 from app.storage import migrations
@@ -55,6 +57,9 @@ from app.storage.database import Database
 from app.storage.file_states import FileStates
 from app.storage.opening import open_database
 from app.storage.urls import DatabaseUrl, UnusableDatabase, parse_database_url
+from app.web.error_pages import error_page, is_page
+from app.web.pages import Pages
+from app.web.statics import Statics, statics_router
 
 _REQUEST_PER_OUTPUT = 8
 """How much larger than an output an orchestrator's body may be: a run's result holds many."""
@@ -118,6 +123,7 @@ class _Application(FastAPI):
     """The framework with our own stack in front of it: a read of the debug plane never pays for the framework's."""
 
     outer: ASGIApp
+    pages: Pages
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -161,16 +167,28 @@ def _wire(app: _Application, settings: Settings, database: Database) -> None:
     app.include_router(worker_router(Prompts(database, query, base_url), submissions, data))
     app.include_router(data_router(data))
     app.include_router(health_router(Status(database, clock=_now), __version__))
+    sessions = Sessions(token, clock=_now)
+    _wire_pages(app, sessions)
     # The envelope holds the guard, and the guard all that answers.
     app.outer = Envelope(
         Guard(
             DebugPlane(app.outer, query),
             Access(database, token, clock=_now),
+            sessions,
+            base_url=base_url,
             max_output_bytes=settings.max_output_bytes,
             max_request_bytes=settings.max_output_bytes * _REQUEST_PER_OUTPUT,
             own_hosts=frozenset({urlsplit(base_url).hostname or ""}) if settings.listens_on_loopback else None,
-        )
+        ),
+        functools.partial(_write_error, app.pages),
     )
+
+
+def _wire_pages(app: _Application, sessions: Sessions) -> None:
+    """Put the pages of the web UI over the services."""
+    statics = Statics()
+    app.pages = Pages(statics, version=__version__, has_login=sessions.are_needed)
+    app.include_router(statics_router(statics))
 
 
 @contextlib.asynccontextmanager
@@ -195,7 +213,14 @@ async def _answer_error(request: Request, error: Exception) -> Response:
     fact = domain_error(error)
     if isinstance(fact, MethodNotAllowed):  # the framework names the methods of one of the path's routes only
         fact = MethodNotAllowed(", ".join(filter(lambda method: _takes(request, method), _METHODS)))
-    return AnswerResponse(error_answer(fact, request.scope[REQUEST_ID_KEY]))
+    return _write_error(request.app.pages, request.scope, fact, request.scope[REQUEST_ID_KEY])
+
+
+def _write_error(pages: Pages, scope: Scope, error: StepplaneError, request_id: str) -> Response:
+    """Answer an error as the asker reads: people get a page, programs the one JSON shape."""
+    if is_page(scope):
+        return error_page(pages, scope, error, status_of(type(error)), request_id)
+    return AnswerResponse(error_answer(error, request_id))
 
 
 def _takes(request: Request, method: str) -> bool:

@@ -1,0 +1,15 @@
+/**
+ * What every page has: local times, copy buttons, and, where the page asks for it, live updates.
+ * Nothing here is needed to read a page.
+ */
+
+import { enhance, onContent } from "./content.js";
+import { listenForCopies } from "./copy.js";
+import { startLive } from "./live.js";
+import { localise } from "./times.js";
+
+document.documentElement.classList.add("scripted");
+onContent(localise);
+enhance(document);
+listenForCopies(document);
+startLive();
