@@ -31,6 +31,7 @@ from app.api.data import data_router
 from app.api.errors import MethodNotAllowed, domain_error, error_answer, status_of
 from app.api.health import health_router
 from app.api.middleware import REQUEST_ID_KEY, Envelope, Guard
+from app.api.outlines import outlines_router
 from app.api.plane_docs import debug_plane_router
 from app.api.runs import runs_router
 from app.api.steps import DebugPlane
@@ -46,6 +47,7 @@ from app.services.data import Data
 from app.services.engine import Engine
 from app.services.file_bodies import FileBodies
 from app.services.materializer import Materializer
+from app.services.outlines import Outlines
 from app.services.prompts import Prompts
 from app.services.query import McpQueryAdapter
 from app.services.retention import Pruned, Retention
@@ -154,6 +156,7 @@ def _wire(app: _Application, settings: Settings, database: Database) -> None:
     files = FileStates(roots)
     materializer = Materializer(database, files, roots)
     query = McpQueryAdapter(database, files, base_url)
+    outlines = Outlines(query)
     catalog = Catalog(database)
     engine = Engine(
         database, materializer, clock=_now, handle_ttl_seconds=settings.worker_token_ttl_seconds, base_url=base_url
@@ -162,6 +165,7 @@ def _wire(app: _Application, settings: Settings, database: Database) -> None:
     submissions = Submissions(appender, FileBodies(settings.max_output_bytes, roots))
     data = Data(database, appender, clock=_now)
     app.include_router(debug_plane_router(query))
+    app.include_router(outlines_router(outlines))
     app.include_router(tasks_router(engine, catalog))
     app.include_router(runs_router(engine, catalog))
     app.include_router(worker_router(Prompts(database, query, base_url), submissions, data))

@@ -79,7 +79,7 @@ async def answer_plane(query: McpQueryAdapter, scope: AsgiScope, address: PlaneA
     reader: Scope = scope.get(SCOPE_KEY, OPERATOR)
     if address.step is None:
         return _json_answer(scope, (await query.list_json(task_id, run_id, reader)).body())
-    name, narrowing = decode_segment(address.step), _narrowing(scope["query_string"])
+    name, narrowing = decode_segment(address.step), read_narrowing(scope["query_string"])
     if address.content is None:
         return _json_answer(scope, summary_json(await query.summary(task_id, run_id, name, narrowing, reader)))
     return await _content_answer(query, scope, await query.look(task_id, run_id, name, narrowing, reader))
@@ -130,7 +130,7 @@ def _file_name(look: Look) -> str:
     return name if name.lower().endswith(ending) or (ending == ".txt" and "." in name) else name + ending
 
 
-def _narrowing(query_string: bytes) -> Narrowing:
+def read_narrowing(query_string: bytes) -> Narrowing:
     """Read the query of a step; a parameter given twice counts as given last, an unknown one not at all.
 
     Raises:
