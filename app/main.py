@@ -48,6 +48,7 @@ from app.services.engine import Engine
 from app.services.file_bodies import FileBodies
 from app.services.materializer import Materializer
 from app.services.outlines import Outlines
+from app.services.overviews import Overviews
 from app.services.prompts import Prompts
 from app.services.query import McpQueryAdapter
 from app.services.retention import Pruned, Retention
@@ -60,7 +61,9 @@ from app.storage.file_states import FileStates
 from app.storage.opening import open_database
 from app.storage.urls import DatabaseUrl, UnusableDatabase, parse_database_url
 from app.web.error_pages import error_page, is_page
+from app.web.logins import logins_router
 from app.web.pages import Pages
+from app.web.run_pages import runs_router as runs_pages_router
 from app.web.statics import Statics, statics_router
 
 _REQUEST_PER_OUTPUT = 8
@@ -171,13 +174,14 @@ def _wire(app: _Application, settings: Settings, database: Database) -> None:
     app.include_router(worker_router(Prompts(database, query, base_url), submissions, data))
     app.include_router(data_router(data))
     app.include_router(health_router(Status(database, clock=_now), __version__))
-    sessions = Sessions(token, clock=_now)
-    _wire_pages(app, sessions)
+    access, sessions = Access(database, token, clock=_now), Sessions(token, clock=_now)
+    _wire_pages(app, access, sessions, is_https=base_url.startswith("https://"))
+    app.include_router(runs_pages_router(app.pages, Overviews(database), query, clock=_now))
     # The envelope holds the guard, and the guard all that answers.
     app.outer = Envelope(
         Guard(
             DebugPlane(app.outer, query),
-            Access(database, token, clock=_now),
+            access,
             sessions,
             base_url=base_url,
             max_output_bytes=settings.max_output_bytes,
@@ -188,11 +192,12 @@ def _wire(app: _Application, settings: Settings, database: Database) -> None:
     )
 
 
-def _wire_pages(app: _Application, sessions: Sessions) -> None:
+def _wire_pages(app: _Application, access: Access, sessions: Sessions, *, is_https: bool) -> None:
     """Put the pages of the web UI over the services."""
     statics = Statics()
     app.pages = Pages(statics, version=__version__, has_login=sessions.are_needed)
     app.include_router(statics_router(statics))
+    app.include_router(logins_router(app.pages, access, sessions, is_https=is_https))
 
 
 @contextlib.asynccontextmanager

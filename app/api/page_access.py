@@ -8,11 +8,7 @@ from urllib.parse import urlsplit
 from starlette.types import Scope
 
 from app.domain.errors import Forbidden
-from app.services.sessions import SESSION_COOKIE, Sessions
-
-LOGIN_PATH = "/ui/login"
-LOGOUT_PATH = "/ui/logout"
-STATIC_PREFIX = "/ui/static/"
+from app.services.sessions import LOGIN_PATH, LOGOUT_PATH, SESSION_COOKIE, STATIC_PREFIX, Sessions
 
 _FORMS = frozenset({LOGIN_PATH, LOGOUT_PATH})
 _READS = frozenset({"GET", "HEAD"})

@@ -9,7 +9,12 @@ import hmac
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
+# What the guard and the pages, which do not know each other, both have to call the same.
 SESSION_COOKIE = "stepplane_session"
+LOGIN_PATH = "/ui/login"
+LOGOUT_PATH = "/ui/logout"
+STATIC_PREFIX = "/ui/static/"
+
 SESSION_LASTS = timedelta(hours=24)
 
 _PURPOSE = b"stepplane web session, version 1"
@@ -49,7 +54,7 @@ class Sessions:
         expiry, _, signature = session.partition(".")
         if self._key is None or not (expiry.isascii() and expiry.isdigit() and len(expiry) <= _EXPIRY_DIGITS):
             return False
-        if not hmac.compare_digest(_sign(self._key, expiry.encode()), signature.encode()):
+        if not hmac.compare_digest(_sign(self._key, expiry.encode()).encode(), signature.encode()):
             return False
         return int(expiry) > self._clock().timestamp()
 

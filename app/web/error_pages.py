@@ -11,9 +11,8 @@ from starlette.responses import Response
 from starlette.types import Scope
 
 from app.domain.errors import StepplaneError, Unauthenticated
+from app.services.sessions import LOGIN_PATH
 from app.web.pages import Pages, see_other
-
-LOGIN_PATH = "/ui/login"
 
 
 class ErrorView(NamedTuple):

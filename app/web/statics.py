@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-STATIC_PREFIX = "/ui/static/"
+from app.services.sessions import STATIC_PREFIX
 
 _FOLDER = Path(__file__).parent / "static"
 _DIGEST_CHARS = 16

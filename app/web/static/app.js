@@ -6,10 +6,12 @@
 import { enhance, onContent } from "./content.js";
 import { listenForCopies } from "./copy.js";
 import { startLive } from "./live.js";
+import { nameOrigin } from "./origin.js";
 import { localise } from "./times.js";
 
 document.documentElement.classList.add("scripted");
 onContent(localise);
+onContent(nameOrigin);
 enhance(document);
 listenForCopies(document);
 startLive();

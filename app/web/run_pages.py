@@ -1,0 +1,111 @@
+"""The pages of runs: the list of all, and one with its timeline and its steps.
+
+Both are asked for again and again while somebody looks at them.
+
+The invariant: a page that has not changed is answered 304 before it is rendered.
+"""
+
+import hashlib
+from collections.abc import Callable
+from datetime import datetime
+from typing import NamedTuple
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.domain.errors import InvalidParameter, StepNotFound
+from app.domain.ids import CTX_NAME, LATEST, check_id
+from app.domain.records import RunStatus, Source, StepSummary, wire_time
+from app.domain.rendering import WHOLE
+from app.services.overviews import Overviews
+from app.services.query import McpQueryAdapter
+from app.web.pages import Pages, see_other
+from app.web.run_list import RunListView, run_list_view
+from app.web.run_view import Asked, RunView, run_view
+from app.web.timeline import Scale, scale_of
+from app.web.urls import HOME, run_url, runs_url
+
+_READS = ["GET", "HEAD"]
+_MAX_PAGE_DIGITS = 6
+
+
+class Moment(NamedTuple):
+    """A view at a moment: what the template sees. Only the view decides whether the page has changed."""
+
+    it: RunListView | RunView
+    etag: str
+    now: str
+    scale: Scale | None
+
+
+def runs_router(
+    pages: Pages, overviews: Overviews, query: McpQueryAdapter, *, clock: Callable[[], datetime]
+) -> APIRouter:
+    """Make the routes of runs."""
+    router = APIRouter(include_in_schema=False)
+
+    def answer(request: Request, template: str, view: RunListView | RunView) -> Response:
+        etag = f'"{hashlib.sha256(f"{pages.edition} {view!r}".encode()).hexdigest()[:32]}"'
+        if request.headers.get("if-none-match") == etag:
+            return pages.not_modified(etag)
+        now = clock()
+        timeline = view.timeline if isinstance(view, RunView) else None
+        scale = None if timeline is None else scale_of(timeline, now)
+        return pages.answer(template, Moment(view, etag, wire_time(now), scale), headers={"ETag": etag})
+
+    @router.api_route("/", methods=_READS)
+    @router.api_route(HOME + "/", methods=_READS)
+    async def get_home() -> Response:
+        """Send to the list of runs."""
+        return see_other(HOME)
+
+    @router.api_route(HOME, methods=_READS)
+    async def get_runs(request: Request) -> Response:
+        """Show runs, newest first."""
+        given = request.query_params
+        status, search, cursor = _status(given.get("status", "")), given.get("q", "").strip(), given.get("cursor")
+        page = await overviews.list_runs(cursor, status=status, search=search)
+        return answer(request, "runs.html", run_list_view(page, status=status, search=search, cursor=cursor))
+
+    @router.api_route(HOME + "/tasks/{task}", methods=_READS)
+    async def get_task(task: str) -> Response:
+        """Send to the runs of a task."""
+        return see_other(runs_url(q=check_id("task", task)))
+
+    @router.api_route(HOME + "/tasks/{task}/runs/{run}", methods=_READS)
+    async def get_run(request: Request, task: str, run: str) -> Response:
+        """Show a run; ``latest`` leads to the one that it is now."""
+        task_id = check_id("task", task)
+        if run == LATEST:
+            return see_other(run_url(task_id, await overviews.find_run_id(task_id, None)))
+        story = await overviews.get_run(task_id, check_id("run", run))
+        outputs = (await query.list_steps(task_id, story.run.id)).steps
+        result = await _result(query, task_id, story.run.id) if story.run.status.is_terminal else None
+        given = request.query_params
+        asked = Asked(given.get("q", "").strip(), given.get("sort", ""), _number(given.get("page", "1")))
+        return answer(request, "run.html", run_view(story, outputs, result, asked))
+
+    return router
+
+
+async def _result(query: McpQueryAdapter, task_id: str, run_id: str) -> StepSummary | None:
+    """Summarize what a run was finished with; a step that bears its name stands before it."""
+    try:
+        found = await query.summary(task_id, run_id, CTX_NAME, WHOLE)
+    except StepNotFound:
+        return None
+    return found if found.source is Source.RESULT_REF else None
+
+
+def _status(text: str) -> RunStatus | None:
+    if not text:
+        return None
+    try:
+        return RunStatus(text)
+    except ValueError as error:
+        raise InvalidParameter(f"status={text[:40]!r} is none: one is {', '.join(RunStatus)}") from error
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _MAX_PAGE_DIGITS else 1
