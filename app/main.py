@@ -65,6 +65,9 @@ from app.web.logins import logins_router
 from app.web.pages import Pages
 from app.web.run_pages import runs_router as runs_pages_router
 from app.web.statics import Statics, statics_router
+from app.web.step_bodies import StepBodies
+from app.web.step_pages import step_router
+from app.web.step_view import StepViews
 
 _REQUEST_PER_OUTPUT = 8
 """How much larger than an output an orchestrator's body may be: a run's result holds many."""
@@ -177,6 +180,8 @@ def _wire(app: _Application, settings: Settings, database: Database) -> None:
     access, sessions = Access(database, token, clock=_now), Sessions(token, clock=_now)
     _wire_pages(app, access, sessions, is_https=base_url.startswith("https://"))
     app.include_router(runs_pages_router(app.pages, Overviews(database), query, clock=_now))
+    views = StepViews(query, catalog, StepBodies(query, outlines), needs_token=access.needs_operator)
+    app.include_router(step_router(app.pages, views))
     # The envelope holds the guard, and the guard all that answers.
     app.outer = Envelope(
         Guard(

@@ -3,12 +3,12 @@
 The invariant: a summary's size and digest are those of the very bytes that its ``content_url`` serves.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Any, NamedTuple, Protocol
 
 import orjson
 
-from app.domain.records import Kind, Source, StepSummary
+from app.domain.records import Kind, Source, StepPointer, StepSummary
 from app.domain.rendering import (
     JSON_TYPE,
     MARKDOWN_TYPE,
@@ -219,6 +219,11 @@ def read_summary(rendered: bytes) -> dict[str, Any]:
     """Read back what :func:`summary_json` wrote."""
     summary: dict[str, Any] = orjson.loads(rendered)
     return summary
+
+
+def pointer_of(summary: Mapping[str, Any]) -> dict[str, JsonValue]:
+    """Cut a summary down to what a downstream worker is given of it; see :class:`StepPointer`."""
+    return {field: summary[field] for field in StepPointer.model_fields if field in summary}
 
 
 _URL_KEY = b'"content_url":"'

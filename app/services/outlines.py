@@ -20,7 +20,7 @@ from app.services.scopes import OPERATOR, Scope
 from app.services.threads import LONG_BYTES, run_beside
 
 CACHED_BYTES = 8 * 2**20
-"""How much rendered JSON is kept parsed, in up to four times the memory; a node of 2 MiB opens in 1 ms, not 40."""
+"""How much rendered JSON is kept parsed, in up to six times the memory; a node of 2 MiB opens in 1 ms, not 40."""
 
 
 class Page(NamedTuple):

@@ -7,11 +7,10 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from app.domain.answers import read_summary
+from app.domain.answers import pointer_of, read_summary
 from app.domain.context import AgentContextView
 from app.domain.errors import DispatchNotFound, NotFound
 from app.domain.grants import Grant
-from app.domain.records import StepPointer
 from app.domain.rendering import sha256_hex
 from app.domain.values import JsonValue, parse_json
 from app.services.appender import require_bound
@@ -116,14 +115,10 @@ class Prompts:
         return directive, None if system is None else parse_json(system)
 
     async def _pointers(self, grant: Grant) -> list[dict[str, JsonValue]]:
-        """Point at every output of the run that the policy shows, but the worker's own; see :class:`StepPointer`."""
+        """Point at every output of the run that the policy shows, but the worker's own."""
         listing = await self._query.list_json(grant.task_id, grant.run_id, scope_of(grant))
         summaries = map(read_summary, listing.summaries)
-        return [
-            {field: summary[field] for field in StepPointer.model_fields if field in summary}
-            for summary in summaries
-            if summary["name"] != grant.name
-        ]
+        return [pointer_of(summary) for summary in summaries if summary["name"] != grant.name]
 
     def _reference(self, grant: Grant, system: str) -> SystemRef | None:
         body = system.encode("utf-8", "replace")
