@@ -42,6 +42,7 @@ class Pages:
             loader=FileSystemLoader(Path(__file__).parent / "templates"),
             autoescape=True,
             undefined=StrictUndefined,
+            finalize=_carried,
             trim_blocks=True,
             lstrip_blocks=True,
         )
@@ -64,6 +65,11 @@ class Pages:
     def not_modified(self, etag: str) -> Response:
         """Answer that the page that the reader has is still right."""
         return Response(status_code=304, headers={**_HEADERS, "ETag": etag})
+
+
+def _carried(item: object) -> object:
+    """Show U+0000 as its picture: HTML can carry every other character."""
+    return item.replace("\x00", "\u2400") if isinstance(item, str) and "\x00" in item else item
 
 
 def see_other(url: str) -> Response:

@@ -2,10 +2,12 @@
 
 import { duration } from "./formats.js";
 
-const format = new Intl.DateTimeFormat(undefined, {
-  year: "numeric", month: "short", day: "numeric",
-  hour: "2-digit", minute: "2-digit", second: "2-digit", timeZoneName: "short",
-});
+/** @type {Intl.DateTimeFormatOptions} */
+const thisYear = {
+  month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit", timeZoneName: "short",
+};
+const format = new Intl.DateTimeFormat(undefined, thisYear);
+const formatOfYears = new Intl.DateTimeFormat(undefined, { ...thisYear, year: "numeric" });
 
 /**
  * Show every `<time datetime>` in local time, and every `[data-since]` as what has passed since then.
@@ -16,7 +18,8 @@ export function localise(root) {
     const moment = new Date(time.getAttribute("datetime") ?? "");
     if (Number.isNaN(moment.getTime())) continue;
     time.setAttribute("title", moment.toISOString().replace("T", " ").replace("Z", " UTC"));
-    time.textContent = format.format(moment);
+    const isThisYear = moment.getFullYear() === new Date().getFullYear();
+    time.textContent = (isThisYear ? format : formatOfYears).format(moment);
   }
   tick(root);
 }
