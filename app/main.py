@@ -314,7 +314,8 @@ def serve(settings: Settings) -> None:
     app = create_app(settings)
     with _bound(settings.host, settings.port) as listener:
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
-        sys.stderr.write(f"stepplane {__version__} listens on http://{host}:{listener.getsockname()[1]}\n")
+        url = f"http://{host}:{listener.getsockname()[1]}"
+        sys.stderr.write(f"stepplane {__version__} listens on {url} (to look around: {url}/ui)\n")
         sys.stderr.flush()
         _run(app, listener)
 

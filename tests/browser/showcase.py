@@ -40,6 +40,7 @@ def is_urgent(mail: Mail) -> bool:
     return "today" in mail.subject.casefold()
 ```
 """
+REVIEW = {"drafts": 28, "languages": ["de", "en"], "checked": {"tone": True, "facts": True, "links": 112}}
 BLUEPRINT = blueprint_of(
     ("planner", "$.plan"),
     ("researcher", "$.research.notes"),
@@ -82,7 +83,7 @@ async def _support(http: httpx.AsyncClient, pace_seconds: float, until: str = "p
     await run.submit(writer, REPORT)
     reviewer = await run.dispatch("reviewer", "Review the drafts.")
     await asyncio.sleep(pace_seconds)
-    await run.submit(reviewer, "Chapter 7 does not exist any more: draft it again.", ok="false")
+    await run.result(reviewer, REVIEW | {"verdict": "blocked", "remarks": ["chapter 7 is no more"]}, ok=False)
     await _post(
         http, reviewer, "degradation",
         {"tool": "translate", "error": "the service timed out", "fallback": "reviewed the English drafts alone"},
@@ -91,7 +92,7 @@ async def _support(http: httpx.AsyncClient, pace_seconds: float, until: str = "p
         return run
     again = await run.retry(reviewer)
     await asyncio.sleep(pace_seconds)
-    await run.result(again, {"verdict": "pass", "remarks": []})
+    await run.result(again, REVIEW | {"verdict": "pass", "remarks": [], "reviewed_by": "reviewer-2"})
     await run.output("publisher", {"published": True, "mails": 31})
     return run
 
