@@ -43,6 +43,7 @@ from app.observability import set_up_logs
 from app.services.access import Access
 from app.services.appender import Appender
 from app.services.catalog import Catalog
+from app.services.comparisons import Comparisons
 from app.services.data import Data
 from app.services.engine import Engine
 from app.services.file_bodies import FileBodies
@@ -60,12 +61,15 @@ from app.storage.database import Database
 from app.storage.file_states import FileStates
 from app.storage.opening import open_database
 from app.storage.urls import DatabaseUrl, UnusableDatabase, parse_database_url
+from app.web.compare_pages import compare_router
+from app.web.compare_view import CompareViews
 from app.web.error_pages import error_page, is_page
 from app.web.logins import logins_router
 from app.web.pages import Pages
 from app.web.run_pages import runs_router as runs_pages_router
 from app.web.statics import Statics, statics_router
 from app.web.step_bodies import StepBodies
+from app.web.step_files import StepFiles
 from app.web.step_pages import step_router
 from app.web.step_view import StepViews
 
@@ -181,7 +185,8 @@ def _wire(app: _Application, settings: Settings, database: Database) -> None:
     _wire_pages(app, access, sessions, is_https=base_url.startswith("https://"))
     app.include_router(runs_pages_router(app.pages, Overviews(database), query, clock=_now))
     views = StepViews(query, catalog, StepBodies(query, outlines), needs_token=access.needs_operator)
-    app.include_router(step_router(app.pages, views))
+    app.include_router(step_router(app.pages, views, StepFiles(query, outlines)))
+    app.include_router(compare_router(app.pages, CompareViews(query, catalog, Comparisons(query))))
     # The envelope holds the guard, and the guard all that answers.
     app.outer = Envelope(
         Guard(

@@ -21,7 +21,7 @@ _MOST_PAIRS = 30_000
 """How many pairs of equal lines are looked at one by one: each may be looked at again for every line."""
 
 CONTEXT_LINES = 3
-LINE_CHARS = 2_000
+LINE_CHARS = 400
 """How much of a line is shown."""
 
 

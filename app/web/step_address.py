@@ -11,6 +11,9 @@ from app.domain.records import MAX_COUNT
 from app.domain.rendering import Narrowing, content_path, quote_segment, steps_path
 from app.web.urls import run_url, with_query
 
+DOT_NAMES = frozenset({".", ".."})
+"""Names that no browser can ask the API for: it takes them, however spelled, for a directory."""
+
 VIEWS = ("tree", "rendered", "raw", "pointer")
 _COUNT_DIGITS = 10
 
@@ -51,13 +54,22 @@ class StepAddress(NamedTuple):
         return Narrowing(self.path or None, None, self.attempt, self.occurrence)
 
     def content_url(self, form: str | None = None) -> str:
-        """Write where the bytes are, from ``/``, in a form or as they are without one."""
+        """Write where a browser gets the bytes, from ``/``, in a form or as they are without one."""
+        if self.name in DOT_NAMES:
+            path = self.path or None
+            return self._beside("content", {"path": path, "format": form})
         return content_path(self.task_id, self.run_id or LATEST, self.name, self.narrowing._replace(format=form))
 
     def outline_url(self) -> str:
-        """Write where the outline is, from ``/``, without a path."""
+        """Write where a browser gets the outline, from ``/``, without a path."""
+        if self.name in DOT_NAMES:
+            return self._beside("outline", {})
         path = f"{steps_path(self.task_id, self.run_id or LATEST)}/{quote_segment(self.name)}/outline"
         return with_query(path, {"occurrence": self.occurrence, "attempt": self.attempt})
+
+    def _beside(self, what: str, query: dict[str, str | None]) -> str:
+        of_step = {"name": self.name, "occurrence": self.occurrence, "attempt": self.attempt}
+        return with_query(f"{self.run_url}/step/{what}", of_step | query)
 
 
 def read_address(task: str, run: str, query: dict[str, str]) -> StepAddress:

@@ -13,7 +13,9 @@ from app.domain.ids import CTX_NAME
 from app.domain.records import StepEntry, StepSummary
 from app.domain.rendering import WHOLE, Narrowing, etag_of
 from app.services.catalog import Catalog
+from app.services.comparisons import Side
 from app.services.query import McpQueryAdapter
+from app.web.compare_view import compare_url
 from app.web.curl import curl_line
 from app.web.marks import Mark
 from app.web.step_address import VIEWS, StepAddress
@@ -52,6 +54,7 @@ class StepView(NamedTuple):
     before: Choice | None
     after: Choice | None
     curls: list[tuple[str, str]]
+    download_url: str
     permalink: str
     compare_url: str
     whole_url: str
@@ -122,9 +125,10 @@ class StepViews:
             before=before,
             after=after,
             curls=[] if summary is None or fault is not None else self._curls(summary),
+            download_url=address.content_url(),
             permalink=_pinned(address, summary).url,
-            compare_url=_pinned(address, summary)._replace(path="").url.replace("/step?", "/compare?", 1),
-            whole_url=address._replace(path="", cursor=None).url,
+            compare_url="" if summary is None else compare_url(address, None, _side(address, summary)),
+            whole_url=(address if fault is None else _pinned(address, summary))._replace(path="", cursor=None).url,
             view=address.view,
             body=None,
         )
@@ -181,6 +185,10 @@ def _pinned(address: StepAddress, summary: StepSummary | None) -> StepAddress:
     if summary is None:
         return address._replace(cursor=None)
     return address._replace(occurrence=summary.occurrence, attempt=summary.attempt, cursor=None)
+
+
+def _side(address: StepAddress, summary: StepSummary) -> Side:
+    return Side(address.run_id or "", summary.occurrence, summary.attempt)
 
 
 def _neighbours(address: StepAddress, names: list[str]) -> tuple[Choice | None, Choice | None]:

@@ -11,9 +11,9 @@ HOME = "/ui"
 
 
 def with_query(path: str, given: Mapping[str, str | int | None]) -> str:
-    """Append a query; what is None or empty is left away."""
+    """Append a query; what is None or empty is left away, and half a character, which no URL carries, becomes ``?``."""
     pairs = [(key, str(value)) for key, value in given.items() if value is not None and value != ""]
-    return f"{path}?{urlencode(pairs, quote_via=quote, safe='')}" if pairs else path
+    return f"{path}?{urlencode(pairs, quote_via=quote, safe='', errors='replace')}" if pairs else path
 
 
 def runs_url(*, q: str = "", status: str = "", cursor: str | None = None) -> str:

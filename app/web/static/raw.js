@@ -25,7 +25,7 @@ let shown = null;
 /** @param {ParentNode} root */
 export function adoptRaw(root) {
   const box = root.querySelector("#raw");
-  if (root !== document || !(box instanceof HTMLElement) || box.dataset.shown) return;
+  if (!(box instanceof HTMLElement) || box.dataset.shown) return;
   box.dataset.shown = "coming";
   void load(box);
 }

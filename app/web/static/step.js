@@ -1,18 +1,13 @@
-/** The page of a step: its tree, its raw text, and curl lines that name the server as this browser reaches it. */
+/** The page of a step: its tree and its raw text come alive, now and when its output comes in. */
 
-import { onContent, enhance } from "./content.js";
+import { onContent } from "./content.js";
+import { adoptTree } from "./levels.js";
 import { adoptRaw, listenForRaw } from "./raw.js";
-import { adoptTree, listenForTree } from "./tree.js";
+import { listenForTree } from "./tree.js";
 
-/** @param {ParentNode} root */
-function nameServer(root) {
-  for (const line of root.querySelectorAll("[data-curl]")) {
-    const text = line.textContent ?? "";
-    if (text.includes('"$STEPPLANE_SERVER/')) line.textContent = text.replace("$STEPPLANE_SERVER", location.origin);
-  }
-}
-
-for (const enhancer of [nameServer, adoptTree, adoptRaw]) onContent(enhancer);
-enhance(document);
+onContent(adoptTree);
+adoptTree(document);
+adoptRaw(document);
+document.getElementById("main")?.addEventListener("stepplane:news", () => adoptRaw(document));
 listenForTree(document);
 listenForRaw(document);
