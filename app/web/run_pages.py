@@ -5,7 +5,6 @@ Both are asked for again and again while somebody looks at them.
 The invariant: a page that has not changed is answered 304 before it is rendered.
 """
 
-import hashlib
 from collections.abc import Callable
 from datetime import datetime
 from typing import NamedTuple
@@ -16,10 +15,11 @@ from starlette.responses import Response
 
 from app.domain.errors import InvalidParameter, StepNotFound
 from app.domain.ids import CTX_NAME, LATEST, check_id
-from app.domain.records import RunStatus, Source, StepSummary, wire_time
-from app.domain.rendering import WHOLE
+from app.domain.records import RunStatus, Source, StepList, StepSummary, wire_time
+from app.domain.rendering import WHOLE, sha256_hex
 from app.services.overviews import Overviews
 from app.services.query import McpQueryAdapter
+from app.services.threads import run_beside
 from app.web.pages import Pages, see_other
 from app.web.run_list import RunListView, run_list_view
 from app.web.run_view import Asked, RunView, run_view
@@ -45,14 +45,14 @@ def runs_router(
     """Make the routes of runs."""
     router = APIRouter(include_in_schema=False)
 
-    def answer(request: Request, template: str, view: RunListView | RunView) -> Response:
-        etag = f'"{hashlib.sha256(f"{pages.edition} {view!r}".encode()).hexdigest()[:32]}"'
-        if request.headers.get("if-none-match") == etag:
-            return pages.not_modified(etag)
+    def answer(template: str, view: RunListView | RunView, etag: str) -> Response:
         now = clock()
         timeline = view.timeline if isinstance(view, RunView) else None
         scale = None if timeline is None else scale_of(timeline, now)
         return pages.answer(template, Moment(view, etag, wire_time(now), scale), headers={"ETag": etag})
+
+    def etag_of(*parts: object) -> str:
+        return f'"{sha256_hex(repr((pages.edition, *parts)).encode())[:32]}"'
 
     @router.api_route("/", methods=_READS)
     @router.api_route(HOME + "/", methods=_READS)
@@ -66,7 +66,9 @@ def runs_router(
         given = request.query_params
         status, search, cursor = _status(given.get("status", "")), given.get("q", "").strip(), given.get("cursor")
         page = await overviews.list_runs(cursor, status=status, search=search)
-        return answer(request, "runs.html", run_list_view(page, status=status, search=search, cursor=cursor))
+        view = run_list_view(page, status=status, search=search, cursor=cursor)
+        etag = etag_of(view)
+        return pages.not_modified(etag) if is_known(request, etag) else answer("runs.html", view, etag)
 
     @router.api_route(HOME + "/tasks/{task}", methods=_READS)
     async def get_task(task: str) -> Response:
@@ -79,14 +81,27 @@ def runs_router(
         task_id = check_id("task", task)
         if run == LATEST:
             return see_other(run_url(task_id, await overviews.find_run_id(task_id, None)))
-        story = await overviews.get_run(task_id, check_id("run", run))
-        outputs = (await query.list_steps(task_id, story.run.id)).steps
-        result = await _result(query, task_id, story.run.id) if story.run.status.is_terminal else None
+        reading = await overviews.read_run(task_id, check_id("run", run))
+        listed = (await query.list_json(task_id, reading.run.id)).body()
         given = request.query_params
         asked = Asked(given.get("q", "").strip(), given.get("sort", ""), _number(given.get("page", "1")))
-        return answer(request, "run.html", run_view(story, outputs, result, asked))
+        etag = etag_of(asked, reading.digest, sha256_hex(listed))
+        if is_known(request, etag):
+            return pages.not_modified(etag)
+        result = await _result(query, task_id, reading.run.id) if reading.run.status.is_terminal else None
+
+        def made() -> Response:
+            outputs = StepList.model_validate_json(listed).steps
+            return answer("run.html", run_view(reading.story(), outputs, result, asked), etag)
+
+        return await run_beside(len(listed), made)
 
     return router
+
+
+def is_known(request: Request, etag: str) -> bool:
+    """Tell whether the asker shows what there is already: our own scripts send one tag, as it was given."""
+    return request.headers.get("if-none-match") == etag
 
 
 async def _result(query: McpQueryAdapter, task_id: str, run_id: str) -> StepSummary | None:
