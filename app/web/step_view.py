@@ -10,14 +10,14 @@ from typing import NamedTuple
 from app.domain.answers import read_summary
 from app.domain.errors import AttemptNotFound, OccurrenceNotFound, PathNotFound, StepNotFound
 from app.domain.ids import CTX_NAME
-from app.domain.records import StepEntry, StepSummary
+from app.domain.records import Kind, StepEntry, StepSummary
 from app.domain.rendering import WHOLE, Narrowing, etag_of
 from app.services.catalog import Catalog
 from app.services.comparisons import Side
 from app.services.query import McpQueryAdapter
 from app.web.compare_view import compare_url
 from app.web.curl import curl_line
-from app.web.marks import Mark
+from app.web.marks import STEP_MARKS, Mark
 from app.web.step_address import VIEWS, StepAddress
 from app.web.step_bodies import Body, StepBodies
 
@@ -40,7 +40,16 @@ class Switch(NamedTuple):
 
 
 class StepView(NamedTuple):
-    """A step's page."""
+    """A step's page.
+
+    Attributes:
+        summary: of what is shown; None while the step has put out nothing.
+        entry: the attempt that put it out; None for artifacts and the result.
+        fault: why the address leads nowhere, where the nearest that is there is shown.
+        dispatched: how often a step was dispatched that has put out nothing.
+        is_over: whether its run has ended, so that nothing will come.
+        whole_url: the address without its path.
+    """
 
     name: str
     title: str
@@ -48,7 +57,9 @@ class StepView(NamedTuple):
     summary: StepSummary | None
     mark: Mark | None
     fault: str | None
-    entries: list[StepEntry]
+    entry: StepEntry | None
+    dispatched: int
+    is_over: bool
     switches: list[Switch]
     tabs: list[Choice]
     before: Choice | None
@@ -88,15 +99,23 @@ class StepViews:
         listing = await self._query.list_json(address.task_id, address.run_id)
         address = address._replace(run_id=listing.run_id)
         names = [read_summary(summary)["name"] for summary in listing.summaries]
+        entries = await self._catalog.list_dispatches(listing.run_id)
         try:
             summary, fault = await self._summary(address)
         except StepNotFound:
-            entries = [e for e in await self._catalog.list_dispatches(listing.run_id) if address.name == e.name]
-            if not entries:
+            address = address._replace(name=await self._query.resolve_step_name(address.task_id, address.name))
+            dispatched = sum(entry.name == address.name for entry in entries)
+            if not dispatched:
                 raise
-            return self._view(address, names, None, None)._replace(entries=entries)
+            run = await self._catalog.get_run(listing.run_id)
+            view = self._view(address, names, None, None)
+            return view._replace(dispatched=dispatched, is_over=run.status.is_terminal)
         address = address._replace(name=summary.name)
+        whose = (summary.step_id, summary.attempt)
+        entry = next((each for each in entries if (each.step_id, each.attempt) == whose), None)
         view = self._view(address, names, summary, fault)
+        if entry is not None and summary.kind is Kind.STEP:
+            view = view._replace(entry=entry, mark=STEP_MARKS[entry.status])
         return view if fault is not None else view._replace(body=await self._bodies.make(address))
 
     async def _summary(self, address: StepAddress) -> tuple[StepSummary, str | None]:
@@ -117,9 +136,11 @@ class StepViews:
             title="The whole result" if address.name == CTX_NAME else address.name,
             address=address,
             summary=summary,
-            mark=None if summary is None or summary.ok is None else _MARKS[summary.ok],
+            mark=None,
             fault=fault,
-            entries=[],
+            entry=None,
+            dispatched=0,
+            is_over=False,
             switches=[] if summary is None or summary.attempt is None else _switches(address, summary),
             tabs=[Choice(view, address._replace(view=view, cursor=None).url, view == address.view) for view in VIEWS],
             before=before,
@@ -141,7 +162,6 @@ class StepViews:
         ]
 
 
-_MARKS = {True: Mark("ok", "ok"), False: Mark("not ok", "bad")}
 _CHOICES_AROUND = 2
 
 

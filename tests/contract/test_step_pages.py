@@ -10,7 +10,7 @@ from fastapi import FastAPI
 from pydantic import SecretStr
 
 from app.config import Settings
-from tests.contract.pipeline import Pipeline, bearer, one_database, serving
+from tests.contract.pipeline import Pipeline, bearer, blueprint_of, one_database, serving
 from tests.contract.test_queries import BODIES, Statements
 
 ROUTES = ("step", "compare", "step/content", "step/outline")
@@ -119,6 +119,32 @@ class TestStep:
         assert "<h1>Notes</h1>" in (await shown(pipeline, "step", name="notes.md", view="rendered")).text
         assert "Put out by s" not in await text_of(pipeline, "step", name="s")
         assert "Put out by s" in await text_of(pipeline, "step", name="notes.md")
+
+    async def test_a_step_without_an_output_says_whether_one_will_come(self, client: httpx.AsyncClient) -> None:
+        """While its run goes on the page waits; once that has ended it says that nothing was submitted."""
+        pipeline = await Pipeline.create(client, blueprint_of(("s", "$.alias")))
+        await pipeline.dispatch("s")
+        for name in ("s", "alias"):
+            answer = await shown(pipeline, "step", name=name)
+            assert "Nothing yet" in answer.text
+            assert "data-poll" in answer.text
+        await pipeline.finish()
+        answer = await shown(pipeline, "step", name="s")
+        assert "Never submitted" in answer.text
+        assert "data-poll" not in answer.text
+
+    async def test_what_is_known_of_the_attempt_is_told(self, client: httpx.AsyncClient) -> None:
+        """The status is the verdict's word, and what the worker said of itself stands beside it."""
+        pipeline = await Pipeline.create(client)
+        for name, verdict in (("done", "passed"), ("bad", "blocked"), ("left out", "skipped")):
+            dispatched = await pipeline.dispatch(name)
+            stats = {"worker_kind": "cli", "model": "<b>m</b>", "usage": {"total_tokens": 12345}}
+            await client.post("/v1/worker/stats", json=stats, headers=bearer(dispatched))
+            await pipeline.submit(dispatched, "x", verdict={"passed": "pass", "skipped": "skip"}.get(verdict, verdict))
+            page = await text_of(pipeline, "step", name=name)
+            assert f"{name} {verdict} " in page
+            assert "cli <b>m</b>" in page
+            assert "12,345" in page
 
     async def test_many_attempts_are_offered_in_short(self, client: httpx.AsyncClient) -> None:
         """Of many occurrences the first, the last and those around the one that is shown are linked."""

@@ -8,7 +8,7 @@ import { announce } from "./announcer.js";
 import { size } from "./formats.js";
 
 const PAGE = 100;
-const MOST_OPENED = 100;
+const MOST_OPENED = 200;
 const COPIED_BYTES = 8 * 1024 * 1024;
 
 /** @typedef {{key: string | number, path: string, type: string, size_bytes: number, child_count: number, preview: string}} Child */
