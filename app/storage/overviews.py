@@ -59,11 +59,12 @@ class OverviewReads:
         return list(map(_found, await self._reader.all(_PAGE[status is not None], **given)))
 
     async def search(self, before_seq: int, status: str | None, needle: str) -> list[FoundRun]:
-        """List as :meth:`list_newest` the runs whose goal or id holds a text, whatever its case.
+        """List as :meth:`list_newest` the runs whose goal or id holds a text.
 
-        Of the runs before that place the newest :data:`SEARCHED_RUNS` are looked at.
+        The case of letters does not count; on SQLite that of letters beyond ASCII does. Of the runs before that
+        place the newest :data:`SEARCHED_RUNS` are looked at.
         """
-        escaped = stored(needle).lower().replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+        escaped = stored(needle).replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
         given = _given(before_seq, status, SEARCHED_RUNS) | {"needle": f"%{escaped}%", "rows": PAGE_RUNS + 1}
         return list(map(_found, await self._reader.all(_SEARCH[status is not None], **given)))
 
@@ -126,11 +127,12 @@ def _with_goals(window: Select[Any]) -> Select[Any]:
 
 def _searched(window: Select[Any]) -> Select[Any]:
     w = window.subquery()
+    needle = func.lower(bindparam("needle"))  # by the database, which lowers the texts too: both know the same letters
     texts = (func.lower(tasks.c.goal), func.lower(w.c.id), func.lower(w.c.task_id))
     return (
         select(*w.c, tasks.c.goal)
         .select_from(w.join(tasks, tasks.c.id == w.c.task_id))
-        .where(or_(*(text.like(bindparam("needle"), escape="\\") for text in texts)))
+        .where(or_(*(text.like(needle, escape="\\") for text in texts)))
         .order_by(w.c.seq.desc())
         .limit(bindparam("rows"))
     )

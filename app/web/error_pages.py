@@ -37,7 +37,13 @@ def error_page(pages: Pages, scope: Scope, error: StepplaneError, status: int, r
     if isinstance(error, Unauthenticated) and _may_log_in(scope):
         return see_other(f"{LOGIN_PATH}?next={quote(_target(scope), safe='')}")
     view = ErrorView(HTTPStatus(status).phrase, error.sentence, error.code, request_id)
-    return pages.answer("error.html", view, status=status)
+    return pages.answer("error.html", view, status=status, headers=_HEADERS.get(HTTPStatus(status)))
+
+
+_HEADERS = {
+    HTTPStatus.UNAUTHORIZED: {"WWW-Authenticate": "Bearer"},
+    HTTPStatus.SERVICE_UNAVAILABLE: {"Retry-After": "2"},
+}
 
 
 def _may_log_in(scope: Scope) -> bool:

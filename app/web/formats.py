@@ -45,6 +45,11 @@ def count(number: int, noun: str, plural: str | None = None) -> str:
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
+def shortened(text: str, most_chars: int) -> str:
+    """Cut a text that would make a page of its own; an ellipsis marks the cut."""
+    return text if len(text) <= most_chars else f"{text[:most_chars]}…"
+
+
 def sentence(text: str) -> str:
     """Write an error's sentence as one that stands alone: a capital first, a full stop last."""
     whole = text[:1].upper() + text[1:]

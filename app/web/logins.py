@@ -58,7 +58,8 @@ def logins_router(pages: Pages, access: Access, sessions: Sessions, *, is_https:
         if not sessions.are_needed:
             return see_other(next_url)
         if not access.is_operator(token):
-            return pages.answer("login.html", LoginView(next_url, _WRONG if token else _MISSING), status=401)
+            view = LoginView(next_url, _WRONG if token else _MISSING)
+            return pages.answer("login.html", view, status=401, headers={"WWW-Authenticate": "Bearer"})
         answer = see_other(next_url)
         lasts = int(SESSION_LASTS.total_seconds())
         answer.set_cookie(

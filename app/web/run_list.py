@@ -4,8 +4,11 @@ from typing import NamedTuple
 
 from app.domain.records import RunStatus, elapsed_ms
 from app.services.overviews import OverviewPage, RunOverview
+from app.web.formats import shortened
 from app.web.marks import RUN_MARKS, Mark
 from app.web.urls import run_url, runs_url
+
+_SHOWN_CHARS = 300
 
 
 class Choice(NamedTuple):
@@ -80,9 +83,9 @@ def _line(overview: RunOverview) -> RunLine:
         run_id=run.id,
         task_id=run.task_id,
         task_url=runs_url(q=run.task_id),
-        goal=run.goal,
+        goal=None if run.goal is None else shortened(run.goal, _SHOWN_CHARS),
         mark=RUN_MARKS[run.status],
-        error=run.error,
+        error=None if run.error is None else shortened(run.error, _SHOWN_CHARS),
         created_at=run.created_at,
         duration_ms=elapsed_ms(run.created_at, run.updated_at) if run.status.is_terminal else None,
         dispatched=steps.dispatched,

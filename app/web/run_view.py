@@ -11,11 +11,15 @@ from app.domain.records import Kind, StepEntry, StepStatus, StepSummary, elapsed
 from app.domain.rendering import render_json
 from app.domain.values import JsonValue
 from app.services.overviews import RunStory
+from app.web.formats import shortened
 from app.web.marks import LOST, RUN_MARKS, STEP_MARKS, Mark
 from app.web.timeline import Timeline, timeline_of
 from app.web.urls import run_url, runs_url, step_url
 
 PAGE_STEPS = 200
+MAX_DEGRADATIONS = 100
+
+_SHOWN_CHARS = 2_000
 
 _TYPES = {"application/json": "JSON", "text/markdown": "Markdown", "text/plain": "text"}
 
@@ -93,6 +97,7 @@ class RunView(NamedTuple):
     timeline: Timeline | None
     result: ResultView | None
     degradations: list[DegradationView]
+    more_degradations: int
 
 
 class Asked(NamedTuple):
@@ -127,10 +132,10 @@ def run_view(story: RunStory, outputs: list[StepSummary], result: StepSummary | 
         run_id=run.id,
         task_id=run.task_id,
         task_url=runs_url(q=run.task_id),
-        goal=story.goal,
+        goal=None if story.goal is None else shortened(story.goal, _SHOWN_CHARS),
         mark=RUN_MARKS[run.status],
         is_live=not run.status.is_terminal,
-        error=run.error,
+        error=None if run.error is None else shortened(run.error, _SHOWN_CHARS),
         created_at=run.created_at,
         updated_at=run.updated_at,
         duration_ms=elapsed_ms(run.created_at, run.updated_at) if run.status.is_terminal else None,
@@ -149,7 +154,8 @@ def run_view(story: RunStory, outputs: list[StepSummary], result: StepSummary | 
         next_url=url(page=page + 1) if page < pages else None,
         timeline=timeline_of(run, dispatches, {line.name for line in found if line.url is not None}),
         result=None if result is None else _result(story, result),
-        degradations=list(map(_degradation, story.degradations)),
+        degradations=list(map(_degradation, story.degradations[:MAX_DEGRADATIONS])),
+        more_degradations=max(0, len(story.degradations) - MAX_DEGRADATIONS),
     )
 
 
@@ -278,5 +284,8 @@ def _degradation(record: JsonValue) -> DegradationView:
     if isinstance(record, dict):
         tool, error, fallback, note = (record.get(key) for key in ("tool", "error", "fallback", "note"))
         if isinstance(tool, str) and isinstance(error, str) and isinstance(fallback, str):
-            return DegradationView(tool, error, fallback, note if isinstance(note, str) else None)
-    return DegradationView("", render_json(record).decode(), "", None)
+            tool, error, fallback = (shortened(text, _SHOWN_CHARS) for text in (tool, error, fallback))
+            return DegradationView(
+                tool, error, fallback, shortened(note, _SHOWN_CHARS) if isinstance(note, str) else None
+            )
+    return DegradationView("", shortened(render_json(record).decode(), _SHOWN_CHARS), "", None)

@@ -110,7 +110,7 @@ class TestLogin:
         """A wrong or missing token is 401 with words and no cookie, and is not shown again."""
         for token in ("wrong-token-99", "", TOKEN[:-1], TOKEN + "x", TOKEN.upper(), "é\x00"):
             answer = await log_in(client, token)
-            assert answer.status_code == 401
+            assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
             assert "operator token" in answer.text
             assert 'role="alert"' in answer.text
             assert "set-cookie" not in answer.headers

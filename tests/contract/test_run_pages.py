@@ -141,6 +141,9 @@ class TestRuns:
         ):  # fmt: skip
             shown = re.findall(r'data-key="(R-\w+)"', await page_of(client, "/ui", q=search))
             assert shown == [each.run_id for each in found], search
+        other = await Pipeline.create(client, goal="Übung 計画")
+        for search in ("Übung", "計画", "BUNG", "Übung 計"):
+            assert other.run_id in await page_of(client, "/ui", q=search), search
         assert "No run matches" in await page_of(client, "/ui", q="nothing")
         assert (await client.get("/ui", params={"q": "x" * 201})).status_code == 400
 
@@ -221,6 +224,19 @@ class TestRun:
         text = await page_of(client, url_of(pipeline))
         for name in ("..", "a%2Fb", "%3Cscript%3E", "%00%01"):
             assert f'href="{url_of(pipeline)}/step?name={name}' in text
+
+    async def test_long_texts_and_many_reports_are_cut(self, client: httpx.AsyncClient) -> None:
+        """A goal, an error or a report of any length makes no page of its own; what is left out is told."""
+        pipeline = await Pipeline.create(client, goal="g" * 100_000)
+        dispatched = await pipeline.dispatch("a")
+        for _ in range(103):
+            report = dumped({"tool": "t", "error": "e" * 10_000, "fallback": "f"})
+            await client.post("/v1/worker/degradation", content=report, headers=bearer(dispatched))
+        await pipeline.finish("failed", error="e" * 100_000)
+        assert len(await page_of(client, "/ui")) < 10_000
+        text = await page_of(client, url_of(pipeline))
+        assert len(text) < 300_000
+        assert "The first 100; 3 more in" in text
 
     async def test_order_and_filter(self, client: httpx.AsyncClient) -> None:
         """Steps are sorted by any column, both ways, filtered by name or alias, and stand in the order they came."""
