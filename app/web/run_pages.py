@@ -22,7 +22,8 @@ from app.services.query import McpQueryAdapter
 from app.services.threads import run_beside
 from app.web.pages import Pages, see_other
 from app.web.run_list import RunListView, run_list_view
-from app.web.run_view import Asked, RunView, run_view
+from app.web.run_steps import Asked
+from app.web.run_view import RunView, run_view
 from app.web.timeline import Scale, scale_of
 from app.web.urls import HOME, run_url, runs_url
 
