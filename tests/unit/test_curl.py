@@ -23,7 +23,7 @@ def words_of(line: str) -> list[str]:
 @settings(max_examples=40, deadline=None)
 @given(names, paths)
 def test_a_shell_reads_what_is_meant(name: str, path: str | None) -> None:
-    """Whatever a step is called and whatever the path, the shell passes one URL on, and the secret from its variable."""
+    """Whatever name and path, the shell passes one URL on, and the secret comes from its variable."""
     url = content_path("T-1", "R-1", name, Narrowing(path))
     assert words_of(curl_line(url, needs_token=False)) == ["-s", f"https://host{url}"]
     told = curl_line(f"https://other/it's{url}", needs_token=True, etag='"sha256:0"')
