@@ -66,6 +66,7 @@ class StepView(NamedTuple):
     after: Choice | None
     curls: list[tuple[str, str]]
     download_url: str
+    file_url: str
     permalink: str
     compare_url: str
     whole_url: str
@@ -147,6 +148,7 @@ class StepViews:
             after=after,
             curls=[] if summary is None or fault is not None else self._curls(summary),
             download_url=address.content_url(),
+            file_url=address._replace(path="").content_url("file"),
             permalink=_pinned(address, summary).url,
             compare_url="" if summary is None else compare_url(address, None, _side(address, summary)),
             whole_url=(address if fault is None else _pinned(address, summary))._replace(path="", cursor=None).url,

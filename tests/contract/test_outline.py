@@ -12,6 +12,7 @@ from fastapi import FastAPI
 from pydantic import SecretStr
 
 from app.config import Settings
+from app.services.outlines import CACHED_BYTES
 from tests.contract.pipeline import (
     Pipeline,
     bearer,
@@ -234,6 +235,21 @@ class TestConditional:
             sent, again = await statements.of(client, f"{url}?path=$.a")
             assert any(map(BODIES.search, sent)) is not is_remembered
             assert parsed(again)["type"] == ("string" if is_remembered else "number")
+
+    async def test_what_is_remembered_is_bounded(
+        self, client: httpx.AsyncClient, app: FastAPI, database_url: str
+    ) -> None:
+        """Of many large values those that were outlined last are remembered, and the others are read again."""
+        pipeline = await Pipeline.create(client)
+        statements = Statements(app, database_url)
+        urls = []
+        for number in range(CACHED_BYTES // 1_900_000 + 1):
+            await pipeline.output(f"large {number}", str(number) * 1_900_000)
+            urls.append(pipeline.url(f"large {number}", "/outline"))
+            await statements.of(client, urls[-1])
+        for url, is_remembered in ((urls[-1], True), (urls[0], False), (urls[0], True)):
+            sent, _ = await statements.of(client, url)
+            assert any(map(BODIES.search, sent)) is not is_remembered
 
 
 class TestErrors:

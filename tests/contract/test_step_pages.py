@@ -2,6 +2,7 @@
 
 import re
 from html import unescape
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -146,6 +147,32 @@ class TestStep:
             assert "cli <b>m</b>" in page
             assert "12,345" in page
 
+    async def test_a_materialized_file_is_a_link(self, client: httpx.AsyncClient, work_dir: Path) -> None:
+        """Where a file stands for the output, the page tells its path and leads to it; the tree is the value's."""
+        pipeline = await Pipeline.create(client, work_dir=str(work_dir))
+        await pipeline.output("s", {"a": 1})
+        answer = await shown(pipeline, "step", name="s")
+        (url,) = re.findall(r'href="([^"]*format=file)"', answer.text)
+        assert (await client.get(unescape(url))).content == await pipeline.content("s")
+        assert 'data-path="$.a"' in answer.text
+
+    async def test_a_page_holds_a_bounded_piece(self, client: httpx.AsyncClient) -> None:
+        """Of two megabytes a page holds the beginning, cut between two characters, and says how much that is."""
+        pipeline = await Pipeline.create(client)
+        await pipeline.submit(await pipeline.dispatch("s"), "x" + "é" * 2**19)
+        await pipeline.output("many", [["y" * 100] * 10] * 1_700)
+        for view, told in (
+            ("raw", "1.0 MiB, the first 64.0 KiB shown"),
+            ("rendered", "Rendered are the first 128 KiB of 1.0 MiB"),
+            ("tree", "Shown are the first 64.0 KiB of 1.0 MiB"),
+        ):
+            page = await text_of(pipeline, "step", name="s", view=view)
+            assert told in page
+            assert len(page.encode()) < 140_000
+            assert "\ufffd" not in page
+        for view in ("raw", "rendered", "tree", "pointer"):
+            assert len((await shown(pipeline, "step", name="many", view=view)).content) < 200_000
+
     async def test_many_attempts_are_offered_in_short(self, client: httpx.AsyncClient) -> None:
         """Of many occurrences the first, the last and those around the one that is shown are linked."""
         pipeline = await Pipeline.create(client)
@@ -172,7 +199,7 @@ class TestStep:
     async def test_what_is_served_beside_the_page_is_what_the_api_serves(self, client: httpx.AsyncClient) -> None:
         """The bytes, outlines and tags that a browser gets for the name ``..`` are those that the API gives."""
         pipeline = await Pipeline.create(client)
-        await pipeline.output("..", {"a": ["x" * 300_000, "é"], "b": 1})
+        await pipeline.output("..", {"a": ["x" * 1_900_000, "é"], "b": 1})
         for query in ({}, {"path": "$.a[1]"}, {"path": "$.a[1]", "format": "raw"}, {"attempt": 1, "occurrence": 1}):
             beside = await shown(pipeline, "step/content", name="..", **query)
             served = await pipeline.get("..", "/content", **query)
