@@ -12,9 +12,11 @@ import httpx
 import pytest
 import pytest_asyncio
 from axe_playwright_python.async_playwright import Axe
-from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Page, async_playwright
+from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Page, async_playwright, expect
 
 from tests.e2e.conftest import Server
+
+expect.set_options(timeout=20_000)  # a condition is waited for; a machine that is busy only takes longer
 
 TOKEN = "an-operators-token-0815"
 GRAVE = {"serious", "critical"}
