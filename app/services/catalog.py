@@ -96,6 +96,18 @@ class Catalog:
             **dict(run), step_entries=entries, degradations=degradations, result_ref=result_ref
         )
 
+    async def get_run_summary(self, run_id: str) -> RunSummary:
+        """Return a run without its dispatches and its result.
+
+        Raises:
+            RunNotFound: no such run.
+        """
+        async with self._database.point() as stores:
+            run = await stores.runs.find_summary(run_id)
+        if run is None:
+            raise RunNotFound(run_id)
+        return run
+
     async def list_dispatches(self, run_id: str) -> list[StepEntry]:
         """List every dispatch of a run, in order.
 

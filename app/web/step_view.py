@@ -47,7 +47,7 @@ class StepView(NamedTuple):
         entry: the attempt that put it out; None for artifacts and the result.
         fault: why the address leads nowhere, where the nearest that is there is shown.
         dispatched: how often a step was dispatched that has put out nothing.
-        is_over: whether its run has ended, so that nothing will come.
+        is_over: whether its run has ended, so that nothing more will come.
         whole_url: the address without its path.
     """
 
@@ -100,6 +100,7 @@ class StepViews:
         listing = await self._query.list_json(address.task_id, address.run_id)
         address = address._replace(run_id=listing.run_id)
         names = [read_summary(summary)["name"] for summary in listing.summaries]
+        is_over = (await self._catalog.get_run_summary(listing.run_id)).status.is_terminal
         entries = await self._catalog.list_dispatches(listing.run_id)
         try:
             summary, fault = await self._summary(address)
@@ -108,13 +109,11 @@ class StepViews:
             dispatched = sum(entry.name == address.name for entry in entries)
             if not dispatched:
                 raise
-            run = await self._catalog.get_run(listing.run_id)
-            view = self._view(address, names, None, None)
-            return view._replace(dispatched=dispatched, is_over=run.status.is_terminal)
+            return self._view(address, names, None, None)._replace(dispatched=dispatched, is_over=is_over)
         address = address._replace(name=summary.name)
         whose = (summary.step_id, summary.attempt)
         entry = next((each for each in entries if (each.step_id, each.attempt) == whose), None)
-        view = self._view(address, names, summary, fault)
+        view = self._view(address, names, summary, fault)._replace(is_over=is_over)
         if entry is not None and summary.kind is Kind.STEP:
             view = view._replace(entry=entry, mark=STEP_MARKS[entry.status])
         return view if fault is not None else view._replace(body=await self._bodies.make(address))

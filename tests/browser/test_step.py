@@ -281,6 +281,29 @@ class TestPath:
         await page.get_by_role("treeitem", name="plan").click()
         await expect(page.get_by_role("treeitem")).to_have_count(7)
 
+    @pytest.mark.parametrize("name", ["s", ".."])
+    async def test_a_newer_output_is_told(
+        self, server: Server, http: httpx.AsyncClient, page: Page, axe: AxeCheck, name: str
+    ) -> None:
+        """While a run goes on, a page says when what it shows is no longer the newest, and stays as it is."""
+        pipeline = await Pipeline.create(http)
+        dispatched = await pipeline.output(name, TREE)
+        await page.goto(step_url(server, pipeline, name))
+        await page.get_by_role("treeitem", name="plan").click()
+        await expect(page.get_by_role("treeitem")).to_have_count(7)
+        async with page.expect_response(lambda response: response.request.method == "HEAD"):
+            pass
+        await expect(page.locator("#newer")).to_be_hidden()
+        await pipeline.result(dispatched, {"only": 1})
+        await expect(page.locator("#newer")).to_be_visible(timeout=15_000)
+        await expect(page.get_by_role("treeitem")).to_have_count(7)
+        await axe(page)
+        await page.get_by_role("link", name="Show it").click()
+        await expect(page.get_by_role("treeitem")).to_have_count(1)
+        await pipeline.finish()
+        await page.reload()
+        assert await page.locator("#newer").count() == 0
+
 
 class TestShell:
     async def test_curl_lines_name_the_secret_and_never_hold_it(
