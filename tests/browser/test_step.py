@@ -347,6 +347,34 @@ class TestShell:
         assert list(shown) == list(prompt["context"]["steps"][0])
 
 
+async def test_a_session_is_enough_for_all_of_it(guarded_server: Server, open_page: OpenPage) -> None:
+    """Whoever has logged in opens nodes, reads raw, copies, downloads and compares, without a bearer."""
+    async with httpx.AsyncClient(base_url=guarded_server.url, headers={"Authorization": f"Bearer {TOKEN}"}) as http:
+        pipeline = await Pipeline.create(http)
+        await pipeline.output("s", TREE)
+        await pipeline.output("s", TREE | {"count": 13})
+    page = await open_page()
+    url = step_url(guarded_server, pipeline, "s")
+    await page.goto(url)
+    await page.get_by_label("Operator token").fill(TOKEN)
+    await page.keyboard.press("Enter")
+    await expect(page).to_have_url(url)
+    await page.get_by_role("treeitem", name="plan").click()
+    await expect(page.get_by_role("treeitem")).to_have_count(7)
+    async with page.expect_download() as coming:
+        await page.get_by_role("link", name="Download").click()
+    assert (await (await coming.value).path()).read_bytes() == await _content(guarded_server, pipeline)
+    await page.get_by_role("link", name="Raw").click()
+    await expect(page.locator("#raw[data-shown=whole]")).to_be_visible()
+    await page.get_by_role("link", name="Compare").click()
+    await expect(page.locator(".changes tbody tr")).to_have_count(1)
+
+
+async def _content(server: Server, pipeline: Pipeline) -> bytes:
+    async with httpx.AsyncClient(base_url=server.url, headers={"Authorization": f"Bearer {TOKEN}"}) as http:
+        return (await http.get(pipeline.url("s", "/content"))).content
+
+
 async def first_node_ms(page: Page, url: str) -> float:
     """Return how long it takes from the start of a navigation until the first node of the tree is painted."""
     await page.goto(url)
