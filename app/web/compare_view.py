@@ -5,6 +5,7 @@ The invariant: what cannot be compared is said in a sentence, on a page that off
 
 from typing import NamedTuple
 
+from app.domain.comparing import Change
 from app.domain.errors import InvalidParameter, NotFound
 from app.domain.ids import check_id
 from app.domain.records import StepStatus, StepSummary
@@ -35,6 +36,13 @@ class Option(NamedTuple):
     label: str
 
 
+class ChangeLine(NamedTuple):
+    """A path that changed, and where to look at what it leads to: afterwards, or before where that is gone."""
+
+    change: Change
+    url: str
+
+
 class CompareView(NamedTuple):
     """The page of a comparison; without one where a side is missing."""
 
@@ -45,6 +53,7 @@ class CompareView(NamedTuple):
     swap_url: str | None
     fault: str | None
     comparison: Comparison | None
+    changes: list[ChangeLine]
     most_lines: int
 
 
@@ -115,6 +124,7 @@ class CompareViews:
             swap_url=None if before is None else compare_url(address, after, before),
             fault=fault or old_fault,
             comparison=comparison,
+            changes=_lines(address, before, after, comparison),
             most_lines=_SHOWN_LINES,
         )
 
@@ -151,9 +161,21 @@ def _with(offered: list[Side], *chosen: Side | None) -> list[Side]:
     return [side for side in chosen if side is not None and side not in offered] + offered
 
 
+def _lines(address: StepAddress, before: Side | None, after: Side, comparison: Comparison | None) -> list[ChangeLine]:
+    if before is None or comparison is None or comparison.changes is None:
+        return []
+    return [
+        ChangeLine(change, _at(address, before if change.kind == "removed" else after)._replace(path=change.path).url)
+        for change in comparison.changes.shown
+    ]
+
+
+def _at(address: StepAddress, side: Side) -> StepAddress:
+    return address._replace(run_id=side.run_id, occurrence=side.occurrence, attempt=side.attempt)
+
+
 def _side(address: StepAddress, side: Side, summary: StepSummary | None) -> SideView:
-    there = address._replace(run_id=side.run_id, occurrence=side.occurrence, attempt=side.attempt)
-    return SideView(spell(side), _label(side, address.run_id or ""), there.url, summary)
+    return SideView(spell(side), _label(side, address.run_id or ""), _at(address, side).url, summary)
 
 
 def _label(side: Side, run_id: str) -> str:

@@ -42,6 +42,8 @@ async def test_a_retry_is_compared_with_what_came_before(
     await axe(page)
     await page.get_by_role("link", name="Swap").click()
     await expect(page.locator(".diff .added")).to_have_count(3)
+    await page.get_by_role("link", name="$.gone").click()
+    await expect(page.locator("pre.tall")).to_have_text("null")
 
 
 async def test_equal_outputs_are_identical(server: Server, http: httpx.AsyncClient, page: Page, axe: AxeCheck) -> None:

@@ -49,7 +49,7 @@ async function load(box) {
  */
 async function read(body) {
   const reader = body.getReader();
-  const decoder = new TextDecoder();
+  const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
   const pieces = [];
   let bytes = 0;
   for (;;) {
