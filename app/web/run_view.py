@@ -12,6 +12,7 @@ from app.domain.values import JsonValue
 from app.services.overviews import RunStory
 from app.web.formats import shortened
 from app.web.marks import RUN_MARKS, Mark
+from app.web.run_dispatches import DispatchesView, dispatches_view
 from app.web.run_steps import Asked, StepsView, find_lines, list_silent, steps_view
 from app.web.timeline import Timeline, timeline_of
 from app.web.urls import runs_url, step_url
@@ -64,6 +65,7 @@ class RunView(NamedTuple):
     head: RunHead
     timeline: Timeline | None
     steps: StepsView
+    dispatches: DispatchesView
     result: ResultView | None
     degradations: list[DegradationView]
     more_degradations: int
@@ -85,6 +87,7 @@ def run_view(story: RunStory, outputs: list[StepSummary], result: StepSummary | 
         head=_head(story, outputs),
         timeline=timeline_of(story.run, dispatches, {line.name for line in found if line.url is not None}),
         steps=steps_view(story.run, found, asked),
+        dispatches=dispatches_view(story.run, dispatches),
         result=None if result is None else _result(story, result),
         degradations=list(map(_degradation, story.degradations[:MAX_DEGRADATIONS])),
         more_degradations=max(0, len(story.degradations) - MAX_DEGRADATIONS),

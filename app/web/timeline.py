@@ -8,9 +8,10 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from app.domain.records import RunSummary, StepEntry, StepStatus, elapsed_ms, wire_time
+from app.domain.records import RunSummary, StepEntry, elapsed_ms, wire_time
 from app.web.formats import duration
-from app.web.marks import LOST, STEP_MARKS, Mark
+from app.web.marks import Mark
+from app.web.run_dispatches import mark_of, output_url
 from app.web.urls import step_url
 
 MAX_LANES = 200
@@ -146,13 +147,11 @@ def _bars(run: RunSummary, entries: Sequence[StepEntry], origin: str) -> tuple[l
 
 
 def _bar(run: RunSummary, entry: StepEntry, start: int, end: int | None, track: int) -> Bar:
-    is_silent = entry.status is StepStatus.DISPATCHED
-    mark = LOST if is_silent and run.status.is_terminal else STEP_MARKS[entry.status]
-    url = step_url(run.task_id, run.id, entry.name, occurrence=entry.occurrence, attempt=entry.attempt)
+    mark = mark_of(run, entry)
     took = "" if entry.duration_ms is None else f", {duration(entry.duration_ms)}"
     return Bar(
         key=f"{entry.step_id}/{entry.attempt}",
-        url=None if is_silent else url,
+        url=output_url(run, entry),
         label=f"{entry.name}, occurrence {entry.occurrence}, attempt {entry.attempt}: {mark.word}{took}",
         mark=mark,
         start_ms=start,

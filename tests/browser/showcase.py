@@ -76,7 +76,9 @@ async def _support(http: httpx.AsyncClient, pace_seconds: float, until: str = "p
     for number, researcher in enumerate(researchers):
         await asyncio.sleep(pace_seconds * 0.7)
         await run.result(researcher, {"chapter": number + 1, "notes": [f"note {note}" for note in range(40)]})
-    await _post(http, researchers[0], "stats", {"worker_kind": "agent", "model": "small-1", "num_turns": 4})
+    usage = {"input_tokens": 18_250, "output_tokens": 1_904}
+    stats = {"worker_kind": "agent", "model": "small-1", "num_turns": 4, "usage": usage}
+    await _post(http, researchers[0], "stats", stats)
     writer = await run.dispatch("writer", "Draft the answers.")
     await run.stage(writer, "style-guide.md", "# Style\n\nShort sentences.")
     await asyncio.sleep(pace_seconds * 1.4)

@@ -96,9 +96,9 @@ class TestRuns:
         await expect(page.locator("tbody time").first).to_contain_text("UTC")
         await page.get_by_role("link", name="Without scripts").click()
         await expect(page.locator(".lane")).to_have_count(2)
-        assert await page.locator("td .title").all_inner_texts() == ["b", "a"]
+        assert await page.locator(".steps td .title").all_inner_texts() == ["b", "a"]
         await page.get_by_role("link", name="Name").click()
-        assert await page.locator("td .title").all_inner_texts() == ["a", "b"]
+        assert await page.locator(".steps td .title").all_inner_texts() == ["a", "b"]
 
 
 class TestLive:
@@ -111,11 +111,14 @@ class TestLive:
             await pipeline.output(f"step-{number:02}", number)
         waiting = await pipeline.dispatch("the-news")
         await page.goto(url_of(server, pipeline))
-        row = page.get_by_role("row").filter(has_text="the-news")
+        row = page.locator(".steps tr").filter(has_text="the-news")
         await expect(row).to_contain_text("in flight")
-        await page.get_by_role("link", name="step-20", exact=True).last.focus()
+        await page.get_by_text("dispatches, one by one").click()
+        await expect(page.get_by_role("table", name="Dispatches")).to_be_visible()
+        await page.locator("td").get_by_role("link", name="step-20", exact=True).first.focus()
         await page.evaluate("""() => {
-            const cell = [...document.querySelectorAll("td .title")].find((each) => each.textContent === "step-21");
+            const cells = [...document.querySelectorAll(".steps td .title")];
+            const cell = cells.find((each) => each.textContent === "step-21");
             getSelection().selectAllChildren(cell);
             window.row = cell.closest("tr");
             window.row.scrollIntoView({ block: "center" });
@@ -136,13 +139,15 @@ class TestLive:
         assert "the-news put out 12 B" in await seen[-1].text()
         await expect(page.locator("main")).to_have_attribute("data-poll", "1000")
         another = await pipeline.output("one-more", 1)
-        await expect(page.get_by_role("row").filter(has_text=another["name"])).to_be_visible()
+        await expect(page.locator(".steps tr").filter(has_text=another["name"])).to_be_visible()
         after = await page.evaluate("window.row.getBoundingClientRect().top")
         assert abs(after - before) < 1  # what is above may have changed; what is looked at stands still
         assert 0 < after < 800
         assert await page.evaluate("getSelection().toString()") == "step-21"
         assert await page.evaluate("document.activeElement.textContent") == "step-20"
         assert await page.evaluate("window.row.isConnected")
+        panel = page.get_by_role("table", name="Dispatches")
+        await expect(panel.get_by_role("row").filter(has_text="one-more")).to_be_visible()
 
     async def test_bars_in_flight_grow(self, server: Server, http: httpx.AsyncClient, page: Page) -> None:
         """A bar in flight reaches to now; the ended ones give way to it; at the end of the run all stand still."""
@@ -188,15 +193,15 @@ class TestLive:
         await page.goto(url_of(server, pipeline))
         await page.get_by_role("link", name="Size").click()
         await expect(page.locator("th[aria-sort]")).to_have_attribute("aria-sort", "descending")
-        await expect(page.locator("td .title")).to_have_text(["large-1", "small-1"])
+        await expect(page.locator(".steps td .title")).to_have_text(["large-1", "small-1"])
         await pipeline.output("large-2", "x" * 900)
-        await expect(page.locator("td .title")).to_have_text(["large-2", "large-1", "small-1"])
+        await expect(page.locator(".steps td .title")).to_have_text(["large-2", "large-1", "small-1"])
         await page.get_by_role("searchbox").fill("large")
-        await expect(page.locator("td .title")).to_have_text(["large-2", "large-1"])
+        await expect(page.locator(".steps td .title")).to_have_text(["large-2", "large-1"])
         await expect(page.locator(".lane-name")).to_have_text(["large-1", "large-2"])
         await pipeline.output("small-2", 1)
         await pipeline.output("large-3", "x")
-        await expect(page.locator("td .title")).to_have_text(["large-2", "large-1", "large-3"])
+        await expect(page.locator(".steps td .title")).to_have_text(["large-2", "large-1", "large-3"])
         await expect(page).to_have_url(f"{url_of(server, pipeline)}?q=large&sort=-size")
 
 
@@ -230,7 +235,7 @@ class TestLooks:
             await pipeline.output(name, "x")
         await page.goto(url_of(server, pipeline))
         await expect(page.get_by_role("heading", level=1)).to_have_text(HOSTILE[0])
-        assert await page.locator("td .title").all_inner_texts() == list(HOSTILE)
+        assert await page.locator(".steps td .title").all_inner_texts() == list(HOSTILE)
         assert await page.locator("img, main script").count() == 0
         assert "owned" not in (await page.title()).replace(HOSTILE[0], "")
         for name in HOSTILE:

@@ -42,19 +42,21 @@ class _Reader(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
         self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.rows: list[list[str]] = []
+        self.tables: list[list[list[str]]] = []
         self._cell: list[str] | None = None
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.elements.append((tag, dict(attrs)))
+        if tag == "table":
+            self.tables.append([])
         if tag == "tr":
-            self.rows.append([])
+            self.tables[-1].append([])
         if tag == "td":
             self._cell = []
 
     def handle_endtag(self, tag: str) -> None:
         if tag == "td" and self._cell is not None:
-            self.rows[-1].append(" ".join("".join(self._cell).split()))
+            self.tables[-1][-1].append(" ".join("".join(self._cell).split()))
             self._cell = None
 
     def handle_data(self, data: str) -> None:
@@ -69,8 +71,10 @@ async def page_of(client: httpx.AsyncClient, url: str, **query: Any) -> str:
     return answer.text
 
 
-async def rows_of(client: httpx.AsyncClient, url: str, **query: Any) -> list[list[str]]:
-    return [row for row in read(await page_of(client, url, **query)).rows if row]
+async def rows_of(client: httpx.AsyncClient, url: str, table: int = 0, **query: Any) -> list[list[str]]:
+    """Read the rows of one of a page's tables, in their order, without its head; no table has none."""
+    tables = read(await page_of(client, url, **query)).tables
+    return [row for row in tables[table] if row] if tables else []
 
 
 def read(text: str) -> _Reader:
@@ -225,6 +229,24 @@ class TestRun:
         for name in ("..", "a%2Fb", "%3Cscript%3E", "%00%01"):
             assert f'href="{url_of(pipeline)}/step?name={name}' in text
 
+    async def test_a_line_a_dispatch(self, client: httpx.AsyncClient) -> None:
+        """Every attempt with its id, status and time, and what its worker said it was and used."""
+        pipeline = await Pipeline.create(client)
+        first = await pipeline.dispatch("a")
+        usage = {"input_tokens": 1200, "output_tokens": 7}
+        for stats in ({"worker_kind": "agent", "model": "m-1", "num_turns": 1, "usage": usage}, {"model": "m-2"}):
+            await client.post("/v1/worker/stats", content=dumped(stats), headers=bearer(first))
+        await pipeline.submit(first, "no", ok="false")
+        second = await pipeline.retry(first)
+        stats = {"usage": {"total_tokens": 30}, "num_turns": 2}
+        await client.post("/v1/worker/stats", content=dumped(stats), headers=bearer(second))
+        rows = await rows_of(client, url_of(pipeline), table=1)
+        assert [row[0] for row in rows] == [f"a {first['step_id']}"] * 2
+        assert [row[1:4] for row in rows] == [["blocked", "1", "1"], ["in flight", "1", "2"]]
+        assert [row[6:] for row in rows] == [
+            ["agent, m-2", "1 turn, tokens: 1,200 in / 7 out"], [NONE, "2 turns, tokens: 30 in all"]
+        ]  # fmt: skip
+
     async def test_long_texts_and_many_reports_are_cut(self, client: httpx.AsyncClient) -> None:
         """A goal, an error or a report of any length makes no page of its own; what is left out is told."""
         pipeline = await Pipeline.create(client, goal="g" * 100_000)
@@ -243,11 +265,12 @@ class TestRun:
         pipeline = await Pipeline.create(client, blueprint_of(("b", "$.zeta"), ("a", "$.a"), ("c", "$.c")))
         for name, size in (("b", 10), ("a", 300), ("c", 20)):
             await pipeline.output(name, "x" * size)
-        for query, names in (
+        queries: tuple[tuple[dict[str, Any], str], ...] = (
             ({}, "bac"), ({"sort": "name"}, "abc"), ({"sort": "-name"}, "cba"), ({"sort": "size"}, "bca"),
             ({"sort": "-size"}, "acb"), ({"sort": "odd"}, "bac"), ({"q": "ZET"}, "b"), ({"q": "a"}, "ba"),
             ({"q": "nothing"}, ""), ({"sort": "-submitted"}, "cab"), ({"page": "99"}, "bac"), ({"page": "x"}, "bac"),
-        ):  # fmt: skip
+        )  # fmt: skip
+        for query, names in queries:
             rows = await rows_of(client, url_of(pipeline), **query)
             assert "".join(row[0][0] for row in rows) == names, query
         assert "No step, alias or artifact" in await page_of(client, url_of(pipeline), q="nothing")
