@@ -25,7 +25,7 @@ ARGS ?=
 .PHONY: help
 help: ## list these targets
 	@echo "stepplane: make TARGET [ARGS=...] [PYTHON=...]"
-	@awk -F ':[^#]*## ' '/^[a-z]+:.*## / { printf "  %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':[^#]*## ' '/^[a-z]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: install
 install: $(STAMP) ## make .venv/ and install what constraints.txt pins, when that changed
@@ -48,6 +48,10 @@ check: $(STAMP) ## lint, format, types and layers
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+.PHONY: screenshots
+screenshots: $(STAMP) ## take docs/screenshots/ anew with the system's Chromium
+	$(BIN)/python -m tests.browser.screenshots
 
 .PHONY: bench
 bench: $(STAMP) ## what reads and submits cost, as ratios to baselines, under 8 minutes; bench-quick: under 90 s

@@ -6,6 +6,7 @@ command line.
 
 import asyncio
 import contextlib
+import functools
 import gc
 import signal
 import socket
@@ -27,9 +28,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from app import __version__
 from app.api.answers import AnswerResponse
 from app.api.data import data_router
-from app.api.errors import ERROR_SCHEMA, ErrorBody, MethodNotAllowed, domain_error, error_answer
+from app.api.errors import ERROR_SCHEMA, ErrorBody, MethodNotAllowed, domain_error, error_answer, status_of
 from app.api.health import health_router
 from app.api.middleware import REQUEST_ID_KEY, Envelope, Guard
+from app.api.outlines import outlines_router
 from app.api.plane_docs import debug_plane_router
 from app.api.representations import RecentRepresentations
 from app.api.runs import runs_router
@@ -43,13 +45,17 @@ from app.observability import set_up_logs
 from app.services.access import Access
 from app.services.appender import Appender
 from app.services.catalog import Catalog
+from app.services.comparisons import Comparisons
 from app.services.data import Data
 from app.services.engine import Engine
 from app.services.file_bodies import FileBodies
 from app.services.materializer import Materializer
+from app.services.outlines import Outlines
+from app.services.overviews import Overviews
 from app.services.prompts import Prompts
 from app.services.query import McpQueryAdapter
 from app.services.retention import Pruned, Retention
+from app.services.sessions import Sessions
 from app.services.status import Status
 from app.services.submissions import Submissions
 from app.storage import migrations
@@ -57,6 +63,17 @@ from app.storage.database import Database
 from app.storage.file_states import FileStates
 from app.storage.opening import open_database
 from app.storage.urls import DatabaseUrl, UnusableDatabase, parse_database_url
+from app.web.compare_pages import compare_router
+from app.web.compare_view import CompareViews
+from app.web.error_pages import error_page, is_page
+from app.web.logins import logins_router
+from app.web.pages import Pages
+from app.web.run_pages import runs_router as runs_pages_router
+from app.web.statics import Statics, statics_router
+from app.web.step_bodies import StepBodies
+from app.web.step_files import StepFiles
+from app.web.step_pages import step_router
+from app.web.step_view import StepViews
 
 _REQUEST_PER_OUTPUT = 8
 """How much larger than an output an orchestrator's body may be: a run's result holds many."""
@@ -120,6 +137,7 @@ class _Application(FastAPI):
     """The framework with our own stack in front of it: a read of the debug plane never pays for the framework's."""
 
     outer: ASGIApp
+    pages: Pages
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -151,6 +169,7 @@ def _wire(app: _Application, settings: Settings, database: Database) -> None:
     files = FileStates(roots)
     materializer = Materializer(database, files, roots)
     query = McpQueryAdapter(database, files, base_url)
+    outlines = Outlines(query)
     catalog = Catalog(database)
     engine = Engine(
         database, materializer, clock=_now, handle_ttl_seconds=settings.worker_token_ttl_seconds, base_url=base_url
@@ -159,23 +178,41 @@ def _wire(app: _Application, settings: Settings, database: Database) -> None:
     submissions = Submissions(appender, FileBodies(settings.max_output_bytes, roots))
     data = Data(database, appender, clock=_now)
     app.include_router(debug_plane_router(query))
+    app.include_router(outlines_router(outlines))
     app.include_router(tasks_router(engine, catalog))
     app.include_router(runs_router(engine, catalog))
     prompts = Prompts(database, query, base_url)
     app.include_router(worker_router(prompts, submissions, data))
     app.include_router(data_router(data))
     app.include_router(health_router(Status(database, clock=_now), __version__))
+    access, sessions = Access(database, token, clock=_now), Sessions(token, clock=_now)
+    _wire_pages(app, access, sessions, is_https=base_url.startswith("https://"))
+    app.include_router(runs_pages_router(app.pages, Overviews(database), query, clock=_now))
+    views = StepViews(query, catalog, StepBodies(query, outlines), needs_token=access.needs_operator)
+    app.include_router(step_router(app.pages, views, StepFiles(query, outlines)))
+    app.include_router(compare_router(app.pages, CompareViews(query, catalog, Comparisons(query))))
     # The envelope holds the guard, and the guard all that answers: what is asked most before the framework.
     hot = WorkerPlane(app.outer, prompts, submissions)
     app.outer = Envelope(
         Guard(
             DebugPlane(hot, query, RecentRepresentations(database.version)),
-            Access(database, token, clock=_now),
+            access,
+            sessions,
+            base_url=base_url,
             max_output_bytes=settings.max_output_bytes,
             max_request_bytes=settings.max_output_bytes * _REQUEST_PER_OUTPUT,
             own_hosts=frozenset({urlsplit(base_url).hostname or ""}) if settings.listens_on_loopback else None,
-        )
+        ),
+        functools.partial(_write_error, app.pages),
     )
+
+
+def _wire_pages(app: _Application, access: Access, sessions: Sessions, *, is_https: bool) -> None:
+    """Put the pages of the web UI over the services."""
+    statics = Statics()
+    app.pages = Pages(statics, version=__version__, has_login=sessions.are_needed)
+    app.include_router(statics_router(statics))
+    app.include_router(logins_router(app.pages, access, sessions, is_https=is_https))
 
 
 @contextlib.asynccontextmanager
@@ -200,7 +237,14 @@ async def _answer_error(request: Request, error: Exception) -> Response:
     fact = domain_error(error)
     if isinstance(fact, MethodNotAllowed):  # the framework names the methods of one of the path's routes only
         fact = MethodNotAllowed(", ".join(filter(lambda method: _takes(request, method), _METHODS)))
-    return AnswerResponse(error_answer(fact, request.scope[REQUEST_ID_KEY]))
+    return _write_error(request.app.pages, request.scope, fact, request.scope[REQUEST_ID_KEY])
+
+
+def _write_error(pages: Pages, scope: Scope, error: StepplaneError, request_id: str) -> Response:
+    """Answer an error as the asker reads: people get a page, programs the one JSON shape."""
+    if is_page(scope):
+        return error_page(pages, scope, error, status_of(type(error)), request_id)
+    return AnswerResponse(error_answer(error, request_id))
 
 
 def _takes(request: Request, method: str) -> bool:
@@ -280,7 +324,8 @@ def serve(settings: Settings) -> None:
     app = create_app(settings)
     with _bound(settings.host, settings.port) as listener:
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
-        sys.stderr.write(f"stepplane {__version__} listens on http://{host}:{listener.getsockname()[1]}\n")
+        url = f"http://{host}:{listener.getsockname()[1]}"
+        sys.stderr.write(f"stepplane {__version__} listens on {url} (to look around: {url}/ui)\n")
         sys.stderr.flush()
         _run(app, listener)
 

@@ -7,13 +7,15 @@ import logging
 import random
 import re
 import time
+from collections.abc import Callable
 from urllib.parse import urlsplit
 
 import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.bodies import LIMIT_KEY
-from app.api.errors import InternalError, error_answer
+from app.api.errors import InternalError
+from app.api.page_access import has_session, is_open, require_own_page
 from app.api.paths import canonical_path
 from app.api.steps import ROUTE_KEY, SCOPE_KEY
 from app.api.worker_plane import GRANT_KEY
@@ -21,6 +23,7 @@ from app.domain.errors import Forbidden, StepplaneError, Unauthenticated
 from app.observability import HOT_METRICS
 from app.services.access import Access
 from app.services.scopes import OPERATOR, scope_of
+from app.services.sessions import Sessions
 
 log = structlog.get_logger("app.access")
 
@@ -31,10 +34,16 @@ _SANE_REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")
 
 
 class Envelope:
-    """Gives every request an id, an access line, and an answer of the one shape whatever goes wrong."""
+    """Gives every request an id, an access line, and an answer of the one shape whatever goes wrong.
 
-    def __init__(self, app: ASGIApp) -> None:
+    Args:
+        app: what answers.
+        write_error: makes the answer to an error, of a request with an id.
+    """
+
+    def __init__(self, app: ASGIApp, write_error: Callable[[Scope, StepplaneError, str], ASGIApp]) -> None:
         self._app = app
+        self._write_error = write_error
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
@@ -60,13 +69,13 @@ class Envelope:
         except StepplaneError as error:
             if status:
                 raise
-            await error_answer(error, request_id).send(scope, send_marked)
+            await self._write_error(scope, error, request_id)(scope, receive, send_marked)
         except Exception:
             log.exception("crashed", request_id=request_id, method=scope["method"], path=scope["path"])
             if status and not is_whole:
                 raise  # the server then breaks the connection off, so that half a body never passes for a whole one
             if not status:
-                await error_answer(InternalError(), request_id).send(scope, send_marked)
+                await self._write_error(scope, InternalError(), request_id)(scope, receive, send_marked)
         finally:
             seconds = time.perf_counter() - began
             route = str(scope.get(ROUTE_KEY) or getattr(scope.get("route"), "path", "unmatched"))
@@ -100,6 +109,8 @@ class Guard:
     Args:
         app: what it guards.
         access: recognises bearers.
+        sessions: recognises browsers that have logged in.
+        base_url: the public URL of the server; empty for none.
         max_output_bytes: how large a worker's body may be.
         max_request_bytes: how large any other body may be.
         own_hosts: the domain names under which requests without a bearer are answered, beside those that no stranger
@@ -110,13 +121,17 @@ class Guard:
         self,
         app: ASGIApp,
         access: Access,
+        sessions: Sessions,
         *,
+        base_url: str,
         max_output_bytes: int,
         max_request_bytes: int,
         own_hosts: frozenset[str] | None,
     ) -> None:
         self._app = app
         self._access = access
+        self._sessions = sessions
+        self._base_url = base_url
         self._own_hosts = own_hosts
         self._max_output_bytes = max_output_bytes
         self._max_request_bytes = max_request_bytes
@@ -132,6 +147,9 @@ class Guard:
         scope[LIMIT_KEY] = self._max_request_bytes
         if path == "/v1/healthz":
             return
+        require_own_page(scope, self._base_url)
+        if is_open(path):
+            return
         bearer = _bearer(scope)
         if path.startswith("/v1/worker/") or (path.startswith("/v1/data/") and scope["method"] == "POST"):
             if bearer is None:
@@ -140,9 +158,10 @@ class Guard:
             scope[GRANT_KEY] = await self._access.worker(bearer)
             return
         if bearer is None:
-            if self._access.needs_operator:
+            if not self._access.needs_operator:
+                _refuse_foreign_pages(scope, self._own_hosts)
+            elif not has_session(scope, self._sessions):
                 raise Unauthenticated("this route needs the operator token as a bearer")
-            _refuse_foreign_pages(scope, self._own_hosts)
             scope[SCOPE_KEY] = OPERATOR
         elif self._access.is_operator(bearer):
             scope[SCOPE_KEY] = OPERATOR
@@ -152,7 +171,7 @@ class Guard:
                 raise Forbidden("a worker handle reads the outputs of its own run, and nothing else")
 
 
-_OUTPUTS = re.compile(r"/v1/tasks/[^/]+/runs/[^/]+/steps(?:/[^/]+(?:/content)?)?|/v1/data/[^/]+(?:/content)?")
+_OUTPUTS = re.compile(r"/v1/tasks/[^/]+/runs/[^/]+/steps(?:/[^/]+(?:/content|/outline)?)?|/v1/data/[^/]+(?:/content)?")
 
 
 def _bearer(scope: Scope) -> str | None:

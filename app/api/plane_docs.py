@@ -3,7 +3,6 @@
 The invariant: nothing is answered here that :mod:`app.api.steps` would answer otherwise; a test holds both together.
 """
 
-from collections.abc import Iterable
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Request
@@ -42,7 +41,7 @@ def debug_plane_router(query: McpQueryAdapter) -> APIRouter:
     @router.get(
         "",
         response_model=StepList,
-        responses=_NOT_MODIFIED | documented(*_READ_ERRORS),
+        responses=NOT_MODIFIED | documented(*_READ_ERRORS),
         openapi_extra={"parameters": [_TASK, _RUN, _IF_NONE_MATCH]},
     )
     async def list_steps(request: Request) -> Any:
@@ -52,8 +51,8 @@ def debug_plane_router(query: McpQueryAdapter) -> APIRouter:
     @router.get(
         "/{step}",  # noqa: FAST003 - the handler reads the path as it was sent
         response_model=StepSummary,
-        responses=_NOT_MODIFIED | documented(*_STEP_ERRORS),
-        openapi_extra={"parameters": _STEP_PARAMETERS},
+        responses=NOT_MODIFIED | documented(*STEP_ERRORS),
+        openapi_extra={"parameters": STEP_PARAMETERS},
     )
     async def get_step(request: Request) -> Any:
         """Look at one step's output without fetching it."""
@@ -62,8 +61,8 @@ def debug_plane_router(query: McpQueryAdapter) -> APIRouter:
     @router.get(
         "/{step}/content",  # noqa: FAST003 - as above
         response_model=None,
-        responses=_BODY | _NOT_MODIFIED | documented(*_STEP_ERRORS),
-        openapi_extra={"parameters": _STEP_PARAMETERS},
+        responses=_BODY | NOT_MODIFIED | documented(*STEP_ERRORS),
+        openapi_extra={"parameters": STEP_PARAMETERS},
     )
     async def get_content(request: Request) -> Any:
         """Fetch one step's output: the exact bytes, with their type and digest; answers 304 to who has them."""
@@ -82,7 +81,7 @@ _COUNT = {"type": "integer", "minimum": 1, "maximum": MAX_COUNT}
 _TASK = _parameter("task", "path", "Id of the task.", _TEXT)
 _RUN = _parameter("run", "path", "Id of the run, or `latest` for the one created last.", _TEXT)
 _IF_NONE_MATCH = _parameter("If-None-Match", "header", "Entity tags that the client has; a match answers 304.", _TEXT)
-_STEP_PARAMETERS: Iterable[dict[str, Any]] = [
+STEP_PARAMETERS: list[dict[str, Any]] = [
     _TASK,
     _RUN,
     _parameter(
@@ -103,7 +102,7 @@ _STEP_PARAMETERS: Iterable[dict[str, Any]] = [
     _IF_NONE_MATCH,
 ]
 _READ_ERRORS = (InvalidId, InvalidParameter, Unauthenticated, Forbidden, TaskNotFound, RunNotFound)
-_STEP_ERRORS = (
+STEP_ERRORS = (
     *_READ_ERRORS,
     StepNotFound,
     PathNotFound,
@@ -111,7 +110,7 @@ _STEP_ERRORS = (
     OccurrenceNotFound,
     FileNotMaterialized,
 )
-_NOT_MODIFIED: dict[int | str, dict[str, Any]] = {304: {"description": "What the client has is still right."}}
+NOT_MODIFIED: dict[int | str, dict[str, Any]] = {304: {"description": "What the client has is still right."}}
 _BODY: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "The exact bytes, whole.",

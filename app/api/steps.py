@@ -105,9 +105,9 @@ async def represent(query: McpQueryAdapter, scope: AsgiScope, address: PlaneAddr
     if address.step is None:
         listing = await query.list_json(task_id, run_id, reader)
         return _json_representation(listing.body(), is_stored=listing.is_stored)
-    name, narrowing = decode_segment(address.step), _narrowing(scope["query_string"])
+    name, narrowing = decode_segment(address.step), read_narrowing(scope["query_string"])
     if address.content is None:
-        look, summary = await query.summary(task_id, run_id, name, narrowing, reader)
+        look, summary = await query.look_summarized(task_id, run_id, name, narrowing, reader)
         return _json_representation(summary_json(summary), is_stored=look.is_stored)
     is_sent = scope["method"] == "GET" and not header_values(scope, b"if-none-match")
     look = await query.look(task_id, run_id, name, narrowing, reader, with_body=is_sent)
@@ -160,7 +160,7 @@ def _file_name(look: Look) -> str:
     return name if name.lower().endswith(ending) or (ending == ".txt" and "." in name) else name + ending
 
 
-def _narrowing(query_string: bytes) -> Narrowing:
+def read_narrowing(query_string: bytes) -> Narrowing:
     """Read the query of a step; a parameter given twice counts as given last, an unknown one not at all.
 
     Raises:

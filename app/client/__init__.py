@@ -156,6 +156,20 @@ class StepplaneClient:
         address = _own_address(content_url).partition("?")[0]
         return await self._connection.get(_summary_address(address) + query_of(**narrowing._asdict()))
 
+    async def get_outline(
+        self,
+        task_id: str,
+        name: str,
+        run_id: str = LATEST,
+        narrowing: Narrowing = WHOLE,
+        *,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> JsonValue:
+        """Get one page of what is inside an output: types, sizes, and the paths to narrow it by."""
+        query = narrowing._asdict() | {"limit": limit, "cursor": cursor}
+        return await self._connection.get(_outline_address(task_id, run_id, name) + query_of(**query))
+
     async def get_content(
         self,
         task_id: str,
@@ -223,6 +237,10 @@ def _run_address(run_id: str) -> str:
 def _summary_address(content_address: str) -> str:
     path, mark, query = content_address.partition("?")
     return path.removesuffix("/content") + mark + query
+
+
+def _outline_address(task_id: str, run_id: str, name: str) -> str:
+    return f"{steps_path(task_id, run_id)}/{quote_segment(name)}/outline"
 
 
 def _own_address(content_url: str) -> str:

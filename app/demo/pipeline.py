@@ -60,6 +60,7 @@ async def run_pipeline(client: StepplaneClient, plan: Plan) -> FinishedRun:
     )
     pipeline = _Pipeline(client, plan, FinishedRun(task["task_id"], task["run_id"]))
     plan.show(f"  task     {task['task_id']}   run {task['run_id']}")
+    plan.show(f"  look     {client.base_url}/ui/tasks/{task['task_id']}/runs/{task['run_id']}")
     plan.show(f"  watch    curl -s {client.base_url}{steps_path(task['task_id'], task['run_id'])}\n")
     try:
         result = await pipeline.carry_out()

@@ -222,6 +222,11 @@ def read_summary(rendered: bytes) -> dict[str, Any]:
     return summary
 
 
+def summary_start(name: str) -> bytes:
+    """Return how the rendered summary of a name begins, and no other's does."""
+    return b'{"name":%b,' % compact_json(name)
+
+
 @functools.lru_cache(maxsize=4096)  # the prompts of a run share most of their pointers
 def pointer_json(summary: bytes) -> bytes:
     """Cut a rendered summary down to the pointer that a downstream worker is given; see :class:`StepPointer`.

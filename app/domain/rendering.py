@@ -68,17 +68,17 @@ class Preview(NamedTuple):
     truncated: bool
 
 
-def preview_of(body: bytes) -> Preview:
+def preview_of(body: bytes, most_bytes: int = PREVIEW_BYTES) -> Preview:
     """Cut the first 512 bytes of a body, never inside a UTF-8 character; an ellipsis marks the cut.
 
     Bytes that are no UTF-8 (a file on disk may hold any) show as U+FFFD.
 
     Source: ``tests/vectors/preview.json``.
     """
-    if len(body) <= PREVIEW_BYTES:
+    if len(body) <= most_bytes:
         return Preview(body.decode("utf-8", "replace"), truncated=False)
-    end = PREVIEW_BYTES
-    while end > PREVIEW_BYTES - 4 and body[end] in _CONTINUATION:
+    end = most_bytes
+    while end > most_bytes - 4 and body[end] in _CONTINUATION:
         end -= 1
     return Preview(body[:end].decode("utf-8", "replace") + "…", truncated=True)
 

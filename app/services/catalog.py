@@ -3,17 +3,15 @@
 The invariant: a list loads no output and takes a constant number of queries.
 """
 
-import base64
-import binascii
 from typing import NamedTuple
 
-from app.domain.errors import InvalidParameter, RunNotFound, TaskNotFound
+from app.domain.errors import RunNotFound, TaskNotFound
 from app.domain.records import RunRecord, RunSummary, StepEntry, TaskRecord, TaskSummary
+from app.services.cursors import NEWEST, next_cursor, position_of
 from app.storage.database import Database
 
 DEFAULT_LIMIT = 50
 MAX_LIMIT = 500
-_NEWEST = 2**62
 
 
 class TaskPage(NamedTuple):
@@ -42,10 +40,10 @@ class Catalog:
         Raises:
             InvalidParameter: the cursor is none that a page gave out.
         """
-        before = _position(cursor)
+        before = position_of(cursor)
         async with self._database.point() as stores:
             found = await stores.tasks.list_newest(limit + 1, before)
-        return TaskPage([task for _, task in found[:limit]], _next([seq for seq, _ in found], limit))
+        return TaskPage([task for _, task in found[:limit]], next_cursor([seq for seq, _ in found], limit))
 
     async def list_runs(
         self,
@@ -61,12 +59,12 @@ class Catalog:
             TaskNotFound: no such task.
             InvalidParameter: the cursor is none that a page gave out.
         """
-        before = _position(cursor)
+        before = position_of(cursor)
         async with self._database.point() as stores:
             if task_id is not None and not await stores.tasks.exists(task_id):
                 raise TaskNotFound(task_id)
             found = await stores.runs.list_newest(limit + 1, before, task_id, status)
-        return RunPage([run for _, run in found[:limit]], _next([seq for seq, _ in found], limit))
+        return RunPage([run for _, run in found[:limit]], next_cursor([seq for seq, _ in found], limit))
 
     async def get_task(self, task_id: str) -> tuple[TaskRecord, list[RunSummary]]:
         """Return a task with its newest runs.
@@ -76,7 +74,7 @@ class Catalog:
         """
         async with self._database.snapshot() as stores:
             task = await stores.tasks.find(task_id)
-            found = await stores.runs.list_newest(MAX_LIMIT, _NEWEST, task_id, None)
+            found = await stores.runs.list_newest(MAX_LIMIT, NEWEST, task_id, None)
         if task is None:
             raise TaskNotFound(task_id)
         return task, [run for _, run in found]
@@ -98,6 +96,18 @@ class Catalog:
             **dict(run), step_entries=entries, degradations=degradations, result_ref=result_ref
         )
 
+    async def get_run_summary(self, run_id: str) -> RunSummary:
+        """Return a run without its dispatches and its result.
+
+        Raises:
+            RunNotFound: no such run.
+        """
+        async with self._database.point() as stores:
+            run = await stores.runs.find_summary(run_id)
+        if run is None:
+            raise RunNotFound(run_id)
+        return run
+
     async def list_dispatches(self, run_id: str) -> list[StepEntry]:
         """List every dispatch of a run, in order.
 
@@ -110,22 +120,3 @@ class Catalog:
         if run is None:
             raise RunNotFound(run_id)
         return entries
-
-
-def _position(cursor: str | None) -> int:
-    """Read a cursor: the place, in the order of creation, before which a page begins."""
-    if cursor is None:
-        return _NEWEST
-    try:
-        seq = int(base64.b64decode(cursor.encode("ascii"), altchars=b"-_", validate=True))
-    except (binascii.Error, ValueError) as error:
-        raise InvalidParameter("cursor is none that a page gave out: start again without one") from error
-    if not 0 < seq < _NEWEST:
-        raise InvalidParameter("cursor is none that a page gave out: start again without one")
-    return seq
-
-
-def _next(seqs: list[int], limit: int) -> str | None:
-    if len(seqs) <= limit:
-        return None
-    return base64.urlsafe_b64encode(str(seqs[limit - 1]).encode()).decode()

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from app.domain.answers import pointer_json
+from app.domain.answers import pointer_json, summary_start
 from app.domain.context import AgentContextView
 from app.domain.errors import DispatchNotFound, NotFound
 from app.domain.grants import Grant
@@ -116,7 +116,7 @@ class Prompts:
     async def _pointers(self, grant: Grant, scope: Scope) -> list[bytes]:
         """Point at every output of the run that the policy shows, but the worker's own."""
         listing = await self._query.list_json(grant.task_id, grant.run_id, scope)
-        own = b'{"name":%b,' % compact_json(grant.name)
+        own = summary_start(grant.name)
         return [pointer_json(summary) for summary in listing.summaries if not summary.startswith(own)]
 
     def _reference(self, grant: Grant, system: str) -> SystemRef | None:

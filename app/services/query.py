@@ -45,6 +45,7 @@ from app.domain.rendering import (
 from app.domain.values import JsonValue
 from app.services.looks import Listing, Look, Served, find_narrowed, require_run, walk_body
 from app.services.scopes import OPERATOR, Scope
+from app.services.threads import run_beside
 from app.storage.database import Database
 from app.storage.file_states import FileState, FileStates
 from app.storage.projection_reads import ListedRow
@@ -86,7 +87,7 @@ class McpQueryAdapter:
         if not key.task_id:
             raise InvalidKey("a projection key needs a task_id")
         look = await self.look(key.task_id, None, CTX_NAME if key.step is None else key.step, WHOLE)
-        value = value_of(look.answer.encoding, await self._stored_body(look))
+        value = await self.load_value(look)
         found = ProjectionKey(task_id=key.task_id, path=key.path).resolve(value)
         if found is None:
             raise ProjectionNotFound(f"nothing is at step={key.step!r} path={key.path!r} of {key.task_id}")
@@ -147,6 +148,13 @@ class McpQueryAdapter:
         return Listing(task_id, found, summaries, is_stored=not on_disk)
 
     async def summary(
+        self, task_id: str, run_id: str | None, name: str, narrowing: Narrowing, scope: Scope = OPERATOR
+    ) -> StepSummary:
+        """Summarise what stands under a name of a run; raises as :meth:`look`."""
+        _, summary = await self.look_summarized(task_id, run_id, name, narrowing, scope)
+        return summary
+
+    async def look_summarized(
         self, task_id: str, run_id: str | None, name: str, narrowing: Narrowing, scope: Scope = OPERATOR
     ) -> tuple[Look, StepSummary]:
         """Find what stands under a name of a run, and summarise it; raises as :meth:`look`."""
@@ -216,6 +224,15 @@ class McpQueryAdapter:
         look = look._replace(form=stored_form(look.answer))
         return Served(look, await self._body_of(look))
 
+    async def load_value(self, look: Look) -> JsonValue:
+        """Load the value of a look, whole, whatever its narrowing.
+
+        Raises:
+            RunNotFound: the run was deleted meanwhile.
+        """
+        body = await self._stored_body(look)
+        return await run_beside(len(body), value_of, look.answer.encoding, body)
+
     # --- forms -----------------------------------------------------------------------------------
 
     async def _form(self, answer: Answer, asked: str | None) -> BodyForm:
@@ -238,9 +255,11 @@ class McpQueryAdapter:
             return self._files.head(look.form.file_path, PREVIEW_BYTES + 1)
         body = await self._stored_body(look)
         if look.narrowing.path is not None:
-            return walk_body(look.answer, body, look.narrowing)[0]
+            return (await run_beside(len(body), walk_body, look.answer, body, look.narrowing))[0]
         is_raw = look.narrowing.format == "raw" or (look.answer.kind is Kind.ARTIFACT and look.narrowing.format is None)
-        return raw_body(look.answer, body) if is_raw else rendered_value(look.answer.encoding, body)
+        if is_raw:
+            return await run_beside(len(body), raw_body, look.answer, body)
+        return await run_beside(len(body), rendered_value, look.answer.encoding, body)
 
     async def _along(self, look: Look, path: str) -> Look:
         key = (look.answer.json_sha256, path, look.narrowing.format)
@@ -248,8 +267,9 @@ class McpQueryAdapter:
         if known is not None:
             self._narrowed.move_to_end(key)
             return look._replace(form=known)
-        body, content_type = walk_body(look.answer, await self._stored_body(look), look.narrowing)
-        form = form_of(body, content_type)
+        stored = await self._stored_body(look)
+        # A value of two megabytes takes some 30 ms to parse, narrow and digest.
+        body, form = await run_beside(len(stored), _narrowed_form, look, stored)
         self._narrowed[key] = form
         while len(self._narrowed) > _NARROWED_REMEMBERED:
             self._narrowed.popitem(last=False)
@@ -287,3 +307,8 @@ class McpQueryAdapter:
         if form.file_path is not None:
             form = form._replace(preview=preview_of(self._files.head(form.file_path, PREVIEW_BYTES + 1)))
         return summary_json(summarize(answer, form, place))
+
+
+def _narrowed_form(look: Look, stored: bytes) -> tuple[bytes, BodyForm]:
+    body, content_type = walk_body(look.answer, stored, look.narrowing)
+    return body, form_of(body, content_type)

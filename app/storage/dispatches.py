@@ -4,6 +4,7 @@ The invariant: what a worker may see and do is decided at its dispatch and read 
 only the digest is kept.
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from sqlalchemy import bindparam, func, insert, select, update
@@ -98,7 +99,11 @@ class DispatchReads:
 
     async def list_in_order(self, run_id: str) -> list[StepEntry]:
         """List every attempt of a run, in the order of dispatch."""
-        return [_entry(row) for row in await self._reader.all(_ENTRIES, run_id=run_id)]
+        return list(map(entry_of, await self.list_rows(run_id)))
+
+    async def list_rows(self, run_id: str) -> Sequence[Row]:
+        """List as :meth:`list_in_order` what :func:`entry_of` reads: enough to tell whether anything changed."""
+        return await self._reader.all(_ENTRIES, run_id=run_id)
 
     async def find_grant(self, handle_sha256: str) -> Grant | None:
         """Return what a handle stands for, by the digest of the handle."""
@@ -176,7 +181,8 @@ _GRANT = (
 _PROMPT = select(_d.directive, _d.system).where(_d.step_id == bindparam("step_id"), _d.attempt == bindparam("attempt"))
 
 
-def _entry(row: Row) -> StepEntry:
+def entry_of(row: Row) -> StepEntry:
+    """Read an attempt as it is told."""
     step_id, step_ref, name, status, attempt, occurrence, started_at, completed_at, *said = row
     worker_kind, model, usage, num_turns = said
     extra: dict[str, Any] = {

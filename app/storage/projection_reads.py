@@ -78,11 +78,18 @@ class ProjectionReads:
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
 
-    async def list_by_name(self, task_id: str, run_id: str | None) -> tuple[RunAddress, list[ListedRow]]:
-        """Find a run of a task by its id, or the one created last, and list what its names answer with.
+    async def find_run(self, task_id: str, run_id: str | None) -> RunAddress:
+        """Find a run of a task by its id, or the one created last."""
+        if run_id is None:
+            row = await self._reader.first(_LATEST_RUN, task_id=task_id)
+        else:
+            row = await self._reader.first(_RUN, task_id=task_id, run_id=run_id)
+        if row is None:
+            return RunAddress(task_exists=False, run_id=None)
+        return RunAddress(task_exists=True, run_id=row[0])
 
-        Ascending by name, bytewise.
-        """
+    async def list_by_name(self, task_id: str, run_id: str | None) -> tuple[RunAddress, list[ListedRow]]:
+        """Find a run as :meth:`find_run`, and list what its names answer with, ascending by name, bytewise."""
         if run_id is None:
             rows = await self._reader.all(_LIST_LATEST, task_id=task_id)
         else:
@@ -98,7 +105,7 @@ class ProjectionReads:
         return {answer.name: answer for answer in map(_answer, rows)}
 
     async def find(self, task_id: str, run_id: str | None, name: str, body_up_to_bytes: int = 0) -> FoundAnswer:
-        """Find a run as :meth:`list_by_name`, the canonical name of a name in it, and what answers for that now.
+        """Find a run as :meth:`find_run`, the canonical name of a name in it, and what answers for that now.
 
         Args:
             task_id: the task.
@@ -151,6 +158,8 @@ _the_run = and_(runs.c.task_id == tasks.c.id, runs.c.id == bindparam("run_id"))
 _newest = select(func.max(runs.c.seq)).where(runs.c.task_id == tasks.c.id).correlate(tasks).scalar_subquery()
 _the_latest_run = runs.c.seq == _newest
 _of_task = tasks.c.id == bindparam("task_id")
+_RUN = select(runs.c.id).select_from(tasks.outerjoin(runs, _the_run)).where(_of_task)
+_LATEST_RUN = select(runs.c.id).select_from(tasks.outerjoin(runs, _the_latest_run)).where(_of_task)
 
 
 def _resolve(the_run: ColumnElement[bool]) -> Select[Any]:

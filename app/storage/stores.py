@@ -6,6 +6,7 @@ The invariant: all stores of one object share one connection, and so one transac
 from app.domain.answers import Place
 from app.storage.dispatches import DispatchReads, DispatchWrites
 from app.storage.outputs import OutputReads, OutputWrites
+from app.storage.overviews import OverviewReads
 from app.storage.projection_reads import ProjectionReads
 from app.storage.projections import ProjectionWrites
 from app.storage.reader import Reader
@@ -38,3 +39,4 @@ class ReadStores:
         self.dispatches = DispatchReads(reader)
         self.outputs = OutputReads(reader)
         self.projections = ProjectionReads(reader)
+        self.overviews = OverviewReads(reader)

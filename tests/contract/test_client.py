@@ -193,6 +193,20 @@ class TestContent:
         newer = await operator.get_content(task_id, "s", etag=first.etag)
         assert (newer.not_modified, newer.body) == (False, b'"second"')
 
+    async def test_an_outline_leads_to_its_content(self, operator: StepplaneClient, worker_of: Worker) -> None:
+        """Each path that an outline tells narrows the content to a value of the size that was told; pages go on."""
+        task_id, run_id = await _new_task(operator)
+        await _submitted(operator, worker_of, run_id, "a/b", b'{"x y": [1, 2], "z": null}')
+        outline = await operator.get_outline(task_id, "a/b", run_id, limit=1)
+        more = await operator.get_outline(task_id, "a/b", run_id, limit=1, cursor=outline["next_cursor"])
+        children = [*outline["children"], *more["children"]]
+        assert [child["key"] for child in children] == ["x y", "z"]
+        for child in children:
+            content = await operator.get_content(task_id, "a/b", run_id, Narrowing(child["path"]))
+            assert len(content.body) == child["size_bytes"]
+        inner = await operator.get_outline(task_id, "a/b", narrowing=Narrowing(children[0]["path"], attempt=1))
+        assert [child["path"] for child in inner["children"]] == ['$["x y"][0]', '$["x y"][1]']
+
     async def test_a_stream_is_the_content(self, operator: StepplaneClient, worker_of: Worker) -> None:
         """Streaming yields the very bytes of the content, narrowed alike."""
         task_id, run_id = await _new_task(operator)

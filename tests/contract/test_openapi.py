@@ -62,7 +62,7 @@ class TestDocument:
         plane = "/v1/tasks/{task}/runs/{run}/steps"
         assert paths >= {
             *("/v1/tasks", "/v1/tasks/{task}", "/v1/tasks/{task}/runs"),
-            *(plane, plane + "/{step}", plane + "/{step}/content"),
+            *(plane, plane + "/{step}", plane + "/{step}/content", plane + "/{step}/outline"),
             *("/v1/runs", "/v1/runs/{run}", "/v1/runs/{run}/steps", "/v1/runs/{run}/finish"),
             *("/v1/worker/prompt", "/v1/worker/prompt/system", "/v1/worker/submit", "/v1/worker/result"),
             *("/v1/worker/artifact", "/v1/worker/degradation", "/v1/worker/stats"),
@@ -226,7 +226,9 @@ async def test_the_errors_that_happen_are_documented(client: httpx.AsyncClient, 
         ("GET", "/v1/worker/prompt/system", "/v1/worker/prompt/system?attempt=x", {"headers": as_worker}),
     ]
     plane = "/v1/tasks/{task}/runs/{run}/steps"
-    for template, tail in ((plane, ""), (plane + "/{step}", "/s"), (plane + "/{step}/content", "/s/content")):
+    of_step = plane + "/{step}"
+    tails = {plane: "", of_step: "/s", of_step + "/content": "/s/content", of_step + "/outline": "/s/outline"}
+    for template, tail in tails.items():
         requests += [
             ("GET", template, f"/v1/tasks/T-0/runs/latest/steps{tail}", {}),
             ("GET", template, f"/v1/tasks/0/runs/latest/steps{tail}", {}),
@@ -235,7 +237,8 @@ async def test_the_errors_that_happen_are_documented(client: httpx.AsyncClient, 
             ("GET", template, steps + tail, {"headers": as_nobody}),
         ]
         if tail:
-            queries = ("attempt=9", "occurrence=9", "path=$.no", "format=file", "format=x", "attempt=x")
+            queries = ["attempt=9", "occurrence=9", "path=$.no", "format=x", "attempt=x"]
+            queries.append("limit=0" if tail.endswith("/outline") else "format=file")
             requests += [("GET", template, f"{steps}{tail}?{query}", {}) for query in queries]
             requests.append(("GET", template, f"{steps}{tail.replace('/s', '/none')}", {}))
     for method, template, url, options in requests:

@@ -1,0 +1,21 @@
+"""Threads: what takes long runs beside the event loop, which would hold up everybody else meanwhile.
+
+The invariant: what is short runs at once, since the hop to a thread costs more than it.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+LONG_BYTES = 128 * 1024
+"""From this size on, parsing or rendering a body takes longer than a hop to a thread and back by far."""
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+async def run_beside(size_bytes: int, work: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
+    """Do work over a body of this size: a long one's in a thread."""
+    if size_bytes < LONG_BYTES:
+        return work(*given, **named)
+    return await asyncio.to_thread(work, *given, **named)

@@ -1,0 +1,39 @@
+/**
+ * The timeline: while a run goes on its end is now, so the bars in flight grow and the others make room.
+ * The server draws the same at the moment in which it answers; this only goes on from there.
+ */
+
+import { enhance, onContent } from "./content.js";
+import { duration } from "./formats.js";
+import { serverNow } from "./times.js";
+
+const REDRAW_MS = 250;
+
+/** @param {ParentNode} root */
+function draw(root) {
+  for (const timeline of root.querySelectorAll(".timeline:not([data-total])")) {
+    const origin = Date.parse(timeline.getAttribute("data-origin") ?? "");
+    const total = Math.max(1, serverNow() - origin);
+    for (const line of timeline.querySelectorAll(".bar-line")) {
+      const end = line.getAttribute("data-end");
+      line.setAttribute("x1", share(Number(line.getAttribute("data-start")), total));
+      line.setAttribute("x2", end === null ? "100%" : share(Number(end), total));
+    }
+    timeline.querySelectorAll(".axis > span").forEach((tick, quarter) => {
+      const text = duration(Math.floor((total * quarter) / 4));
+      if (tick.textContent !== text) tick.textContent = text;
+    });
+  }
+}
+
+/**
+ * @param {number} ms
+ * @param {number} total
+ */
+function share(ms, total) {
+  return `${(Math.min(1, Math.max(0, ms / total)) * 100).toFixed(3)}%`;
+}
+
+onContent(draw);
+enhance(document);
+setInterval(() => { if (!document.hidden) draw(document); }, REDRAW_MS);

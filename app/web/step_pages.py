@@ -1,0 +1,41 @@
+"""The page of a step.
+
+The invariant: the guard has let the operator in; the page tells what the debug plane tells, and no more.
+"""
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from app.domain.errors import InvalidParameter
+from app.services.query import FORMATS
+from app.web.pages import Pages
+from app.web.step_address import read_address
+from app.web.step_files import StepFiles
+from app.web.step_view import StepViews
+
+
+def step_router(pages: Pages, views: StepViews, files: StepFiles) -> APIRouter:
+    """Make the routes of the step page, and of what its scripts and downloads fetch where the API's URL cannot be."""
+    router = APIRouter(include_in_schema=False)
+
+    @router.api_route("/ui/tasks/{task}/runs/{run}/step", methods=["GET", "HEAD"])
+    async def get_step_page(request: Request, task: str, run: str) -> Response:
+        """Show what a step put out."""
+        address = read_address(task, run, dict(request.query_params))
+        return pages.answer("step.html", await views.make(address))
+
+    @router.api_route("/ui/tasks/{task}/runs/{run}/step/content", methods=["GET", "HEAD"])
+    async def get_step_content(request: Request, task: str, run: str) -> Response:
+        """Serve what a step put out, its name in the query."""
+        query = dict(request.query_params)
+        form = query.get("format")
+        if form not in {None, *FORMATS}:
+            raise InvalidParameter(f"format is none: one is {', '.join(FORMATS)}")
+        return await files.content(read_address(task, run, query), form)
+
+    @router.api_route("/ui/tasks/{task}/runs/{run}/step/outline", methods=["GET", "HEAD"])
+    async def get_step_outline(request: Request, task: str, run: str) -> Response:
+        """Serve a page of an outline, the step's name in the query."""
+        return await files.outline(read_address(task, run, dict(request.query_params)))
+
+    return router

@@ -1,0 +1,186 @@
+"""What pages are made of, with no server: words for sizes and times, bars, sessions."""
+
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from urllib.parse import parse_qs
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.domain.records import RunStatus, RunSummary, StepEntry, StepStatus, wire_time
+from app.services.sessions import SESSION_LASTS, Sessions
+from app.web import formats
+from app.web.error_pages import is_page
+from app.web.timeline import MAX_LANES, TRACK_PX, scale_of, timeline_of
+from app.web.urls import run_url, step_url, with_query
+
+START = datetime(2026, 11, 30, 12, tzinfo=UTC)
+WEB = Path(__file__).parents[2] / "app" / "web"
+
+
+class TestFormats:
+    @pytest.mark.parametrize(
+        ("size_bytes", "text"),
+        [
+            (0, "0 B"), (1, "1 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (9_738, "9.5 KiB"), (102_400, "100 KiB"),
+            (2 * 1024**2, "2.0 MiB"), (5 * 1024**3, "5.0 GiB"), (3 * 1024**4, "3.0 TiB"), (9_999 * 1024**4, "9999 TiB"),
+        ],
+    )  # fmt: skip
+    def test_sizes(self, size_bytes: int, text: str) -> None:
+        """A size is told with two or three digits and a unit of 1,024."""
+        assert formats.size(size_bytes) == text
+
+    @pytest.mark.parametrize(
+        ("elapsed", "text"),
+        [
+            (0, "0 ms"), (999, "999 ms"), (1_000, "1.0 s"), (59_999, "59.9 s"), (60_000, "1 m 00 s"),
+            (185_400, "3 m 05 s"), (3_599_999, "59 m 59 s"), (3_600_000, "1 h 00 m"), (86_399_999, "23 h 59 m"),
+            (86_400_000, "1 d 0 h"), (99 * 86_400_000, "99 d 0 h"),
+        ],
+    )  # fmt: skip
+    def test_durations(self, elapsed: int, text: str) -> None:
+        """A duration is told by its two largest units, cut and never rounded up."""
+        assert formats.duration(elapsed) == text
+
+    def test_other_words(self) -> None:
+        """Counts agree with their noun, sentences begin and end as sentences do, times name their zone."""
+        assert formats.count(1, "step") == "1 step"
+        assert formats.count(2_000, "step") == "2,000 steps"
+        assert formats.count(0, "dispatch", "dispatches") == "0 dispatches"
+        assert formats.sentence("no run has the id 'R-1'") == "No run has the id 'R-1'."
+        assert formats.sentence("Why?") == "Why?"
+        assert formats.sentence("") == "."
+        assert formats.moment("2026-11-30T12:34:56.789Z") == "2026-11-30 12:34:56 UTC"
+
+
+class TestUrls:
+    @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1))
+    def test_a_name_survives_its_url(self, name: str) -> None:
+        """Any name travels in the query, where nothing normalises it, and comes out as it went in."""
+        url = step_url("T-1", "R-1", name, occurrence=2)
+        path, _, query = url.partition("?")
+        assert path == "/ui/tasks/T-1/runs/R-1/step"
+        assert parse_qs(query, strict_parsing=True) == {"name": [name], "occurrence": ["2"]}
+        assert re.fullmatch(r"[A-Za-z0-9_.~%&=-]*", query)
+
+    def test_what_says_nothing_is_left_away(self) -> None:
+        """A URL has no empty parameter and no first page."""
+        assert with_query("/ui", {"q": "", "cursor": None}) == "/ui"
+        assert run_url("T-1", "R-1", q="a b", page=1) == "/ui/tasks/T-1/runs/R-1?q=a%20b"
+        assert run_url("T-1", "R-1", sort="-size", page=2) == "/ui/tasks/T-1/runs/R-1?sort=-size&page=2"
+
+
+def at(offset_ms: int) -> str:
+    return wire_time(START + timedelta(milliseconds=offset_ms))
+
+
+def run_of(status: RunStatus, ended_ms: int = 0) -> RunSummary:
+    return RunSummary(id="R-1", task_id="T-1", status=status, error=None, created_at=at(0), updated_at=at(ended_ms))
+
+
+def entry(name: str, start_ms: int, end_ms: int | None, number: int = 1) -> StepEntry:
+    return StepEntry(
+        step_id=f"ST-{name}-{number}", step_ref=name, name=name, attempt=1, occurrence=number, started_at=at(start_ms),
+        status=StepStatus.DISPATCHED if end_ms is None else StepStatus.PASSED,
+        completed_at=None if end_ms is None else at(end_ms),
+        duration_ms=None if end_ms is None else end_ms - start_ms,
+    )  # fmt: skip
+
+
+spans = st.lists(st.tuples(st.integers(0, 10_000), st.none() | st.integers(0, 5_000)), min_size=1, max_size=20)
+
+
+class TestTimeline:
+    def test_nothing_dispatched_is_no_timeline(self) -> None:
+        """A run without a dispatch draws nothing."""
+        assert timeline_of(run_of(RunStatus.RUNNING), [], set()) is None
+
+    @given(spans)
+    def test_bars_of_one_track_never_overlap(self, given_spans: list[tuple[int, int | None]]) -> None:
+        """Dispatches that overlap stand on tracks of their own; one that has ended gives its track away."""
+        starts = sorted(given_spans, key=lambda span: span[0])
+        entries = [
+            entry("a", start, None if took is None else start + took, number)
+            for number, (start, took) in enumerate(starts, start=1)
+        ]
+        timeline = timeline_of(run_of(RunStatus.RUNNING), entries, set())
+        assert timeline is not None
+        (lane,) = timeline.lanes
+        ends: dict[int, float] = {}
+        for bar in lane.bars:
+            assert ends.get(bar.y, 0) <= bar.start_ms
+            ends[bar.y] = float("inf") if bar.end_ms is None else bar.end_ms
+            assert 0 < bar.y < lane.height
+        assert lane.height == len(ends) * TRACK_PX
+
+    def test_while_it_goes_on_its_end_is_now(self) -> None:
+        """A running timeline is scaled to the moment it is looked at; an ended one stands still."""
+        entries = [entry("a", 0, 1_000), entry("b", 1_000, None)]
+        running = timeline_of(run_of(RunStatus.RUNNING, 1_000), entries, {"a"})
+        assert running is not None
+        for seconds, x in ((2, "50.000%"), (4, "25.000%")):
+            scale = scale_of(running, START + timedelta(seconds=seconds))
+            assert (scale.x(1_000), scale.x(None)) == (x, "100.000%")
+        assert scale_of(running, START + timedelta(seconds=8)).ticks == ["0 ms", "2.0 s", "4.0 s", "6.0 s", "8.0 s"]
+        assert [bar.url is None for lane in running.lanes for bar in lane.bars] == [False, True]
+        assert [lane.url is None for lane in running.lanes] == [False, True]
+        ended = timeline_of(run_of(RunStatus.FAILED, 5_000), entries, {"a"})
+        assert ended is not None
+        assert scale_of(ended, START + timedelta(days=9)).total_ms == 5_000
+        assert [mark.word for mark in ended.marks] == ["passed", "never submitted"]
+
+    def test_very_many_are_bounded(self) -> None:
+        """Names and overlapping dispatches without end make a page of bounded size, which says what it leaves out."""
+        names = [entry(f"n{number}", 0, 1) for number in range(MAX_LANES + 7)]
+        timeline = timeline_of(run_of(RunStatus.DONE, 1), names, set())
+        assert timeline is not None
+        assert (len(timeline.lanes), timeline.more_lanes, timeline.is_focusable) == (MAX_LANES, 7, False)
+        crowd = timeline_of(run_of(RunStatus.RUNNING), [entry("a", 0, None, n) for n in range(500)], set())
+        assert crowd is not None
+        assert (len(crowd.lanes[0].bars), crowd.lanes[0].height) == (500, 24 * TRACK_PX)
+
+
+class TestSessions:
+    def test_one_lasts_for_a_day(self) -> None:
+        """A session is good until its hour has come, for whoever has the same token, and for nobody else."""
+        now = START
+        sessions = Sessions("token", clock=lambda: now)
+        session = sessions.start()
+        for moment, is_good in ((START, True), (START + SESSION_LASTS, False), (START - SESSION_LASTS, True)):
+            now = moment
+            assert sessions.is_good(session) is is_good
+        assert not Sessions("other", clock=lambda: START).is_good(session)
+        assert not Sessions(None, clock=lambda: START).is_good(session)
+
+    def test_without_a_token_there_is_none(self) -> None:
+        """Nothing can be signed without a secret."""
+        with pytest.raises(ValueError, match="operator token"):
+            Sessions(None, clock=lambda: START).start()
+
+    @given(st.text(max_size=100))
+    def test_any_text_is_judged(self, text: str) -> None:
+        """Whatever a cookie holds is no session, and no crash."""
+        assert not Sessions("token", clock=lambda: START).is_good(text)
+
+
+class TestFiles:
+    def test_no_template_or_script_breaks_the_policy(self) -> None:
+        """Templates have no style, no handler, no inline script and nothing unescaped; nothing comes from elsewhere."""
+        for template in (WEB / "templates").glob("*.html"):
+            text = template.read_text()
+            assert not re.search(r"\sstyle=|\son\w+=|<script(?! type=\"module\" src=\"\{\{ static\()", text), template
+            assert not re.search(r"https?://(?!127\.0\.0\.1)", text), template
+        for file in (WEB / "static").iterdir():
+            text = file.read_text().replace("http://www.w3.org/2000/svg", "")
+            assert not re.search(r"https?://|innerHTML|insertAdjacentHTML|document\.write|eval\(", text), file
+
+    def test_a_page_is_known_by_its_path(self) -> None:
+        """Pages are what stands under ``/ui``, and the root for a browser; all else is the API's."""
+        html = [(b"accept", b"text/html,*/*")]
+        for path, headers, expected in (
+            ("/ui", [], True), ("/ui/x", [], True), ("/uix", [], False), ("/v1/ui", html, False), ("/", html, True),
+            ("/", [(b"accept", b"*/*")], False),
+        ):  # fmt: skip
+            assert is_page({"type": "http", "path": path, "headers": headers}) is expected
