@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from typing import TypeVar
 
+import asyncpg
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import create_async_engine
@@ -102,7 +103,7 @@ def _reachable() -> Iterator[None]:
         if error.connection_invalidated or not _is_about_a_statement(error):
             raise Unavailable from error
         raise
-    except (OSError, PoolTimeout) as error:
+    except (OSError, PoolTimeout, asyncpg.InternalClientError) as error:  # the last as in postgres_reader.py
         raise Unavailable from error
     finally:
         HOT_METRICS.count_database("write", time.perf_counter() - began)

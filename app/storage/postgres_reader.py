@@ -84,7 +84,7 @@ class PostgresReaders:
         except StepplaneError:
             is_sound = True  # what a block found out is no fault of its connection
             raise
-        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+        except _OF_THE_DATABASE as error:
             if reader is None or comes_and_goes(error):
                 raise Unavailable from error
             raise
@@ -120,6 +120,10 @@ class PostgresReaders:
         self._closed = True
         while self._idle:
             self._idle.pop().connection.terminate()
+
+
+# The last is what asyncpg says of a connection whose server ended it while it was idle.
+_OF_THE_DATABASE = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 
 
 def comes_and_goes(error: Exception) -> bool:
