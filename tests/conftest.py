@@ -14,6 +14,7 @@ from pathlib import Path
 import asyncpg
 import httpx
 import pytest
+import structlog
 from fastapi import FastAPI
 from sqlalchemy import make_url
 
@@ -29,8 +30,23 @@ def pytest_configure() -> None:
     """Keep the settings of whoever runs the tests out of them, and hold CI to both databases."""
     for variable in [name for name in os.environ if name.startswith("STEPPLANE_")]:
         del os.environ[variable]
+    # A line for each request of each test costs as much as the request, and would bury what a failing test shows.
+    structlog.configure(
+        processors=[
+            _drop_what_is_usual,
+            structlog.processors.add_log_level,
+            structlog.processors.format_exc_info,
+            structlog.processors.KeyValueRenderer(key_order=["level", "event"]),
+        ]
+    )
     if os.environ.get("CI") and not POSTGRES:
         pytest.exit("CI runs the tests on PostgreSQL too: TEST_DATABASE_URL is not set", returncode=1)
+
+
+def _drop_what_is_usual(_: object, method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    if method in {"debug", "info"}:
+        raise structlog.DropEvent
+    return event
 
 
 @pytest.fixture(params=DIALECTS)
