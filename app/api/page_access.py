@@ -42,9 +42,12 @@ def require_own_page(scope: Scope, base_url: str) -> None:
     else:
         origin = headers.get(b"origin", b"").decode("latin-1").lower()
         hosts = {headers.get(b"host", b"").decode("latin-1").lower(), urlsplit(base_url).netloc.lower()}
-        is_own = not origin or (urlsplit(origin).netloc or origin) in hosts - {""}
+        is_own = not origin or (origin.partition("://")[2] or origin) in hosts - {""}
     if not is_own:
-        raise Forbidden("a page of another site may not send this form")
+        raise Forbidden(
+            "a page of another site may not send this form: where a proxy stands in front of this server, "
+            "set STEPPLANE_BASE_URL to the URL that browsers use"
+        )
 
 
 def _cookies(scope: Scope) -> list[str]:

@@ -43,6 +43,7 @@ class Pages:
             autoescape=True,
             undefined=StrictUndefined,
             finalize=_carried,
+            auto_reload=False,  # a server shows what it was started with
             trim_blocks=True,
             lstrip_blocks=True,
         )

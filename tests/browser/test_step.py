@@ -426,7 +426,8 @@ class TestLarge:
         pipeline = await Pipeline.create(http)
         await pipeline.output("s", "A *line* of text.\n\n" * 20_000)
         await page.goto(step_url(server, pipeline, "s", view="rendered"))
-        await expect(page.locator(".note")).to_contain_text("Rendered are the first 128 KiB of 371 KiB")
+        note = page.locator('.note[data-tone="warn"]')
+        await expect(note).to_contain_text("Rendered are the first 128 KiB of 371 KiB")
         await page.get_by_role("link", name="Raw shows all of it").click()
         await expect(page.locator("#raw-said")).to_contain_text("40,001 lines")
 

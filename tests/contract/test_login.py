@@ -149,7 +149,7 @@ class TestLogin:
         for path in ("/ui/login", "/ui/logout"):
             for headers in (
                 {"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-site"}, {"Origin": "https://evil.example"},
-                {"Origin": "null"}, {"Origin": "http://test:81"}, {"Origin": "http://test.evil.example"},
+                {"Origin": "null"}, {"Origin": "http://["}, {"Origin": "http://test:81"}, {"Origin": "http://test.evil.example"},
                 {"Sec-Fetch-Site": "cross-site", "Origin": "http://test"},
             ):  # fmt: skip
                 answer = await client.post(path, data={"token": TOKEN}, headers=headers)

@@ -9,10 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.domain.errors import StepplaneError, Unauthenticated, Unavailable
 from app.domain.records import RunStatus, RunSummary, StepEntry, StepStatus, wire_time
 from app.services.sessions import SESSION_LASTS, Sessions
 from app.web import formats
-from app.web.error_pages import is_page
+from app.web.error_pages import error_page, is_page
+from app.web.pages import Pages
+from app.web.statics import Statics
 from app.web.timeline import MAX_LANES, TRACK_PX, scale_of, timeline_of
 from app.web.urls import run_url, step_url, with_query
 
@@ -175,6 +178,25 @@ class TestFiles:
         for file in (WEB / "static").iterdir():
             text = file.read_text().replace("http://www.w3.org/2000/svg", "")
             assert not re.search(r"https?://|innerHTML|insertAdjacentHTML|document\.write|eval\(", text), file
+
+    @pytest.mark.parametrize(
+        ("error", "status", "header"),
+        [
+            (Unavailable(), 503, ("retry-after", "2")),
+            (Unauthenticated("this bearer is not known here"), 401, ("www-authenticate", "Bearer")),
+        ],
+    )
+    def test_an_error_page_says_what_programs_are_told(
+        self, error: StepplaneError, status: int, header: tuple[str, str]
+    ) -> None:
+        """An error as a page keeps its status, the headers that go with it, its sentence, code and request id."""
+        scope = {"method": "POST", "path": "/ui", "query_string": b"", "headers": []}
+        answer = error_page(Pages(Statics(), version="1.2.3", has_login=True), scope, error, status, "request-4711")
+        assert answer.status_code == status
+        assert header in answer.headers.items()
+        text = bytes(answer.body).decode()
+        for told in (formats.sentence(error.sentence), error.code, "request-4711", "stepplane 1.2.3", "Log out"):
+            assert told in text
 
     def test_a_page_is_known_by_its_path(self) -> None:
         """Pages are what stands under ``/ui``, and the root for a browser; all else is the API's."""
