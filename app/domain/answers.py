@@ -22,6 +22,7 @@ from app.domain.rendering import (
     content_path,
     preview_of,
     render_json,
+    require_renderable,
     sha256_hex,
     text_bytes,
 )
@@ -46,7 +47,9 @@ def render_output(value: JsonValue, kind: Kind) -> RenderedOutput:
 
     Raises:
         ProjectionSerialize: the value is no JSON value.
+        IndentedTooLarge: its rendering would be many times the value.
     """
+    require_renderable(value)
     rendered = render_json(value)
     raw = text_bytes(value) if isinstance(value, str) else rendered
     # A text with a lone surrogate has no exact UTF-8: its JSON form is kept, so that nothing is lost.

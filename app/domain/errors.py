@@ -280,6 +280,18 @@ class TooLarge(StepplaneError):
         )
 
 
+class IndentedTooLarge(TooLarge):
+    """A value that is nested so deep that its indented rendering would be a multiple of the body."""
+
+    def __init__(self, limit_bytes: int, size_bytes: int) -> None:
+        StepplaneError.__init__(
+            self,
+            f"the value nests so deep that indenting it takes {size_bytes} bytes; the limit is {limit_bytes} bytes: "
+            "nothing was kept. Nest it less, or send it as a string",
+            {"limit_bytes": limit_bytes, "size_bytes": size_bytes},
+        )
+
+
 class Unprocessable(StepplaneError):
     """Readable, but not acceptable as it is."""
 

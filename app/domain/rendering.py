@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import orjson
 
-from app.domain.errors import ProjectionSerialize
+from app.domain.errors import IndentedTooLarge, ProjectionSerialize
 from app.domain.values import JsonValue
 
 JSON_TYPE = "application/json"
@@ -37,6 +37,37 @@ def render_json(value: JsonValue) -> bytes:
         return orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS | _STRICT, default=_refuse)
     except TypeError:  # an integer over 64 bits, a lone surrogate, nesting over 254: rare, and orjson cannot
         return _render_any(value, indent="\n").encode()
+
+
+def require_renderable(value: JsonValue) -> None:
+    """Hold a value to a rendering that is not many times what was sent.
+
+    Two spaces a level make 100 KB of brackets that nest 400 deep 40 MB. What is shallow may be of any size: only where
+    the lines are indented by more than 64 spaces on average is the whole of it limited.
+
+    Raises:
+        IndentedTooLarge: indentation alone would take more than 32 MiB.
+    """
+    spaces, lines = count_indentation(value)
+    if spaces > MAX_INDENTATION_BYTES and spaces > _DEEP_INDENTATION * lines:
+        raise IndentedTooLarge(MAX_INDENTATION_BYTES, spaces)
+
+
+def count_indentation(value: JsonValue) -> tuple[int, int]:
+    """Count the spaces that indent a value's rendering, and the lines that begin with any, without rendering it."""
+    spaces, lines, depth, level = 0, 0, 0, [value]
+    while containers := [item for item in level if type(item) in _CONTAINERS and item]:
+        depth += 1
+        count = sum(map(len, containers))
+        spaces += 2 * depth * count + 2 * (depth - 1) * len(containers)
+        lines += count + (len(containers) if depth > 1 else 0)
+        level = [item for each in containers for item in (each.values() if type(each) is dict else each)]
+    return spaces, lines
+
+
+MAX_INDENTATION_BYTES = 32 * 1024 * 1024
+_DEEP_INDENTATION = 64
+_CONTAINERS = frozenset({dict, list})
 
 
 def compact_json(value: JsonValue) -> bytes:

@@ -164,3 +164,21 @@ def test_a_closed_stream_is_no_crash(closed: str, tmp_path: Path) -> None:
     line = f"exec {sys.executable} -m app migrate --database-url {url} {redirect}"
     done = subprocess.run(["/bin/sh", "-c", line], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
+
+
+async def test_a_body_that_would_render_to_many_times_its_size_is_refused(client: httpx.AsyncClient) -> None:
+    """Nesting multiplies a body by its depth: over 32 MiB of indentation it is 413, by whatever route it comes."""
+    deep = b"[" + b",".join([b"[" * 400 + b"]" * 400] * 500) + b"]"
+    pipeline = await Pipeline.create(client)
+    dispatched = await pipeline.dispatch("deep")
+    submitted = await client.post("/v1/worker/submit", content=deep, headers=bearer(dispatched))
+    document = b'{"task_id": "%b", "attempt": 1, "value": %b}' % (dispatched["step_id"].encode(), deep)
+    result = await client.post("/v1/worker/result", content=document, headers=bearer(dispatched))
+    finished = await client.post(
+        f"/v1/runs/{pipeline.run_id}/finish", content=b'{"status": "done", "result": %b}' % deep
+    )
+    for answer in (submitted, result, finished):
+        assert code_of(answer) == (413, "output_too_large"), answer.text
+        assert "nests so deep" in answer.json()["error"]
+    assert await pipeline.names() == []
+    assert (await pipeline.record())["status"] == "running"

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain import rendering
-from app.domain.errors import ProjectionSerialize
+from app.domain.errors import IndentedTooLarge, ProjectionSerialize
 from app.domain.rendering import (
     PREVIEW_BYTES,
     Narrowing,
@@ -23,12 +23,14 @@ from app.domain.rendering import (
     compact_json,
     content_path,
     content_url,
+    count_indentation,
     etag_of,
     preview_of,
     quote_segment,
     read_submission,
     render_json,
     render_submission,
+    require_renderable,
     sha256_hex,
     steps_path,
     text_bytes,
@@ -270,3 +272,26 @@ class TestSubmissionFiles:
         """What is no submission file is an error, never a wrong value."""
         with pytest.raises(ProjectionSerialize, match="no ```json fence"):
             read_submission(body)
+
+
+class TestIndentation:
+    """What two spaces a level may come to."""
+
+    @given(json_values | deep_values)
+    def test_it_is_counted_without_rendering(self, value: Any) -> None:
+        """The count is that of the rendering, whatever the value."""
+        lines = re.findall(rb"^ +", render_json(value), re.MULTILINE)
+        assert count_indentation(value) == (sum(map(len, lines)), len(lines))
+
+    def test_what_is_deep_and_much_is_refused(self) -> None:
+        """A megabyte of brackets that would render to 160 MB is refused, with both sizes; shallow data never is."""
+        deep: Any = []
+        for _ in range(400):
+            deep = [deep]
+        require_renderable([deep] * 10)
+        with pytest.raises(IndentedTooLarge) as refused:
+            require_renderable([deep] * 500)
+        assert refused.value.details["size_bytes"] > refused.value.details["limit_bytes"] == 32 * 1024 * 1024
+        rows = [{"id": number, "tags": [[1, 2], [3]]} for number in range(300_000)]
+        assert count_indentation(rows)[0] > 10_000_000
+        require_renderable(rows)
