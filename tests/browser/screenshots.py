@@ -52,7 +52,7 @@ def _shots(server: Server, going_on: Pipeline, done: str) -> Iterator[Shot]:
     yield Shot("run", run, 860)
     yield Shot("step-tree", f"{done}/step?name=planner")
     yield Shot("step-rendered", f"{done}/step?name=draft-answers&view=rendered")
-    yield Shot("compare", f"{done}/compare?name=reviewer&left_attempt=1&right_attempt=2")
+    yield Shot("compare", f"{done}/compare?name=reviewer")
 
 
 async def _take_all(server: Server, guarded: Server) -> None:
