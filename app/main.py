@@ -33,7 +33,6 @@ from app.api.health import health_router
 from app.api.middleware import REQUEST_ID_KEY, Envelope, Guard
 from app.api.outlines import outlines_router
 from app.api.plane_docs import debug_plane_router
-from app.api.representations import RecentRepresentations
 from app.api.runs import runs_router
 from app.api.steps import DebugPlane
 from app.api.tasks import tasks_router
@@ -54,6 +53,7 @@ from app.services.outlines import Outlines
 from app.services.overviews import Overviews
 from app.services.prompts import Prompts
 from app.services.query import McpQueryAdapter
+from app.services.recent import Recent
 from app.services.retention import Pruned, Retention
 from app.services.sessions import Sessions
 from app.services.status import Status
@@ -181,7 +181,7 @@ def _wire(app: _Application, settings: Settings, database: Database) -> None:
     app.include_router(outlines_router(outlines))
     app.include_router(tasks_router(engine, catalog))
     app.include_router(runs_router(engine, catalog))
-    prompts = Prompts(database, query, base_url)
+    prompts = Prompts(database, query, Recent(database.version), base_url)
     app.include_router(worker_router(prompts, submissions, data))
     app.include_router(data_router(data))
     app.include_router(health_router(Status(database, clock=_now), __version__))
@@ -195,7 +195,7 @@ def _wire(app: _Application, settings: Settings, database: Database) -> None:
     hot = WorkerPlane(app.outer, prompts, submissions)
     app.outer = Envelope(
         Guard(
-            DebugPlane(hot, query, RecentRepresentations(database.version)),
+            DebugPlane(hot, query, Recent(database.version)),
             access,
             sessions,
             base_url=base_url,

@@ -13,7 +13,7 @@ from starlette.types import Scope as AsgiScope
 
 from app.api.answers import JSON_HEADERS, Answer, header_values
 from app.api.paths import decode_segment
-from app.api.representations import RecentRepresentations, Representation
+from app.api.representations import Representation
 from app.domain.answers import summary_json
 from app.domain.errors import InvalidParameter
 from app.domain.ids import LATEST, check_id
@@ -21,6 +21,7 @@ from app.domain.records import MAX_COUNT
 from app.domain.rendering import WHOLE, Narrowing, etag_of, sha256_hex
 from app.services.looks import Look
 from app.services.query import FORMATS, McpQueryAdapter
+from app.services.recent import Recent
 from app.services.scopes import OPERATOR, Scope
 
 ROUTE_KEY = "stepplane.route"
@@ -33,7 +34,7 @@ SCOPE_KEY = "stepplane.scope"
 class DebugPlane:
     """Answers the debug plane's reads itself and passes all else on."""
 
-    def __init__(self, app: ASGIApp, query: McpQueryAdapter, recent: RecentRepresentations) -> None:
+    def __init__(self, app: ASGIApp, query: McpQueryAdapter, recent: Recent[Representation]) -> None:
         self._app = app
         self._query = query
         self._recent = recent
@@ -58,7 +59,8 @@ class DebugPlane:
             return answer
         version = self._recent.version
         found = await represent(self._query, scope, address)
-        self._recent.keep(key, found, version)
+        if found.may_be_kept:
+            self._recent.keep(key, found, found.kept_bytes, version)
         return _answered(found, scope)
 
 

@@ -3,7 +3,6 @@
 The invariant: a summary's size and digest are those of the very bytes that its ``content_url`` serves.
 """
 
-import functools
 from collections.abc import AsyncIterator
 from typing import Any, NamedTuple, Protocol
 
@@ -230,7 +229,6 @@ def summary_start(name: str) -> bytes:
     return b'{"name":%b,' % compact_json(name)
 
 
-@functools.lru_cache(maxsize=4096)  # the prompts of a run share most of their pointers
 def pointer_json(summary: bytes) -> bytes:
     """Cut a rendered summary down to the pointer that a downstream worker is given; see :class:`StepPointer`.
 

@@ -15,6 +15,7 @@ from app.domain.rendering import compact_json, sha256_hex
 from app.domain.values import parse_json
 from app.services.appender import require_bound
 from app.services.query import McpQueryAdapter
+from app.services.recent import Recent
 from app.services.scopes import Scope, scope_of
 from app.storage.database import Database
 
@@ -60,12 +61,14 @@ class Prompts:
     Args:
         database: where the snapshots of dispatches are kept.
         query: the one enumeration of a run's outputs.
+        recent: remembers the pointers of a run that did not change.
         base_url: the public URL of the server, without a trailing slash; empty for none.
     """
 
-    def __init__(self, database: Database, query: McpQueryAdapter, base_url: str = "") -> None:
+    def __init__(self, database: Database, query: McpQueryAdapter, recent: Recent[bytes], base_url: str = "") -> None:
         self._database = database
         self._query = query
+        self._recent = recent
         self._base_url = base_url
 
     async def fetch_json(self, grant: Grant, step_id: str | None) -> bytes:
@@ -86,7 +89,7 @@ class Prompts:
         if system is not None and reference is None:
             head["system"] = system
         head["prompt"] = text if isinstance(text, str) else directive
-        steps = b",".join(await self._pointers(grant, scope))
+        steps = await self._pointers(grant, scope)
         parts = [_opened(head), b'"context":', _opened(context), b'"steps":[', steps, b"]}"]
         if reference is not None:
             parts += [b',"system_ref":', compact_json(reference.model_dump())]
@@ -113,11 +116,19 @@ class Prompts:
         directive, system = found
         return directive, None if system is None else parse_json(system)
 
-    async def _pointers(self, grant: Grant, scope: Scope) -> list[bytes]:
-        """Point at every output of the run that the policy shows, but the worker's own."""
+    async def _pointers(self, grant: Grant, scope: Scope) -> bytes:
+        """Point at every output of the run that the policy shows, but the worker's own: JSON, joined by commas."""
+        key = (grant.run_id, grant.policy, grant.name)
+        known = self._recent.find(key)
+        if known is not None:
+            return known
+        version = self._recent.version
         listing = await self._query.list_json(grant.task_id, grant.run_id, scope)
         own = summary_start(grant.name)
-        return [pointer_json(summary) for summary in listing.summaries if not summary.startswith(own)]
+        pointers = b",".join(pointer_json(summary) for summary in listing.summaries if not summary.startswith(own))
+        if listing.is_stored:
+            self._recent.keep(key, pointers, len(pointers), version)
+        return pointers
 
     def _reference(self, grant: Grant, system: str) -> SystemRef | None:
         body = system.encode("utf-8", "replace")

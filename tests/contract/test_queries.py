@@ -13,7 +13,7 @@ from fastapi import FastAPI
 from sqlalchemy import insert, select
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from app.api.representations import RecentRepresentations
+from app.services.recent import Recent
 from app.storage.tables import metadata
 from app.storage.urls import parse_database_url
 from tests.contract.pipeline import Pipeline, parsed, plane_of
@@ -28,7 +28,7 @@ class Statements:
         self.database_url = database_url
         self.database: Any = plane_of(app)._query._database
         self.sent: list[str] = []
-        plane_of(app)._recent = RecentRepresentations(lambda: None)  # every read is a first one
+        plane_of(app)._recent = Recent(lambda: None)  # every read is a first one
 
     async def of(self, http: httpx.AsyncClient, url: str, status: int = 200, **headers: str) -> tuple[list[str], Any]:
         """Return the statements of one read, and what it answered."""

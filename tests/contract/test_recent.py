@@ -1,74 +1,71 @@
 """What is remembered of the debug plane is never older than the last acknowledged write.
 
-Source: contract §2; :mod:`app.api.representations`.
+Source: contract §2; :mod:`app.services.recent`.
 """
 
 from pathlib import Path
 
 import httpx
+import pytest
 
-from app.api.representations import RecentRepresentations, Representation
+from app.api.representations import Representation
 from app.config import Settings
+from app.services.recent import Recent
 from tests.contract.pipeline import Pipeline, serving
-
-
-def found(body: bytes | None, *, is_stored: bool = True) -> Representation:
-    return Representation([(b"etag", b'"a"')], b'"a"', len(body or b""), body, is_stored)
-
-
-KEY = ("/v1/tasks/T-1/runs/R-1/steps", b"")
 
 
 class TestWhatIsRemembered:
     def test_until_the_next_commit_alone(self) -> None:
-        """A representation is served again while the version stays, and never after it moved."""
+        """A thing is given again while the version stays, and never after it moved."""
         version = 1
-        recent = RecentRepresentations(lambda: version)
-        assert recent.find(KEY) is None
-        recent.keep(KEY, found(b"one"), recent.version)
-        assert recent.find(KEY) == found(b"one")
+        recent: Recent[str] = Recent(lambda: version)
+        assert recent.find("k") is None
+        recent.keep("k", "one", 3, recent.version)
+        assert recent.find("k") == "one"
         version = 2
-        assert recent.find(KEY) is None
+        assert recent.find("k") is None
         version = 1  # even a version that comes back brings nothing back
-        assert recent.find(KEY) is None
+        assert recent.find("k") is None
 
     def test_what_was_read_before_a_commit_is_not_kept_after_it(self) -> None:
         """A slow read that another one overtook, after a commit, is not remembered."""
         version = 1
-        recent = RecentRepresentations(lambda: version)
-        recent.find(KEY)
+        recent: Recent[str] = Recent(lambda: version)
+        recent.find("k")
         before = recent.version
         version = 2
-        recent.find(KEY)
-        recent.keep(KEY, found(b"old"), before)
-        assert recent.find(KEY) is None
+        recent.find("k")
+        recent.keep("k", "old", 3, before)
+        assert recent.find("k") is None
 
     def test_nothing_where_the_version_cannot_be_told(self) -> None:
         """A database that tells no version has nothing remembered of it."""
-        recent = RecentRepresentations(lambda: None)
-        recent.find(KEY)
-        recent.keep(KEY, found(b"one"), recent.version)
-        assert recent.find(KEY) is None
-
-    def test_no_file_on_disk_and_no_body_that_is_sent_in_pieces(self) -> None:
-        """What a file has a say in changes without a commit; a large body is not held."""
-        recent = RecentRepresentations(lambda: 1)
-        recent.find(KEY)
-        recent.keep(KEY, found(b"one", is_stored=False), recent.version)
-        assert recent.find(KEY) is None
-        recent.keep(KEY, found(b"x" * 2_000_000), recent.version)
-        assert recent.find(KEY) is None
+        recent: Recent[str] = Recent(lambda: None)
+        recent.find("k")
+        recent.keep("k", "one", 3, recent.version)
+        assert recent.find("k") is None
 
     def test_within_a_bound(self) -> None:
-        """However many addresses are read, the bodies that are kept stay within 32 MiB."""
-        recent = RecentRepresentations(lambda: 1)
-        recent.find(KEY)
-        body = b"x" * 1_000_000
+        """However much is read, what is kept stays within 32 MiB, and nothing over 1 MiB is."""
+        recent: Recent[int] = Recent(lambda: 1)
+        recent.find(0)
         for number in range(200):
-            recent.keep((KEY[0], b"%d" % number), found(body), recent.version)
-        kept = [recent.find((KEY[0], b"%d" % number)) for number in range(200)]
-        assert 0 < sum(one is not None for one in kept) <= 33
-        assert kept[-1] is not None
+            recent.keep(number, number, 1_000_000, recent.version)
+            recent.keep(number, number, 1_000_000, recent.version)  # counted once
+        kept = [recent.find(number) for number in range(200)]
+        assert 1 <= sum(one is not None for one in kept) <= 33
+        assert kept[-1] == 199
+        recent.keep("large", 1, 2_000_000, recent.version)
+        assert recent.find("large") is None
+
+
+class TestRepresentations:
+    @pytest.mark.parametrize(
+        ("body", "is_stored", "is_kept"), [(b"x", True, True), (None, True, True), (b"x", False, False)]
+    )
+    def test_no_file_on_disk_is_kept(self, body: bytes | None, *, is_stored: bool, is_kept: bool) -> None:
+        """What a file has a say in changes without a commit, and so is not kept."""
+        assert Representation([], b'"a"', 1, body, is_stored).may_be_kept is is_kept
 
 
 class TestReads:
@@ -119,3 +116,14 @@ class TestReads:
             assert head.headers["content-length"] == str(len(whole.content))
             assert head.content == again.content == b""
             assert head.headers["etag"] == again.headers["etag"] == whole.headers["etag"]
+
+    async def test_a_prompt_points_at_what_was_just_put_out(self, client: httpx.AsyncClient) -> None:
+        """However often a worker fetches its prompt, a new output of another step is in the next one."""
+        pipeline = await Pipeline.create(client)
+        waiting = await pipeline.dispatch("last")
+        for number in range(3):
+            await pipeline.output(f"step-{number}", number)
+            for _ in range(2):
+                pointers = (await pipeline.prompt(waiting))["context"]["steps"]
+                assert [pointer["name"] for pointer in pointers] == [f"step-{each}" for each in range(number + 1)]
+                assert pointers[-1]["sha256"] == (await pipeline.step(f"step-{number}"))["sha256"]
