@@ -52,8 +52,9 @@ class Cluster:
         self._run("pg_ctl", "--wait", "--log", str(self._home / "log"), "--options", options, "start")
 
     def stop(self) -> None:
-        """Break off every connection and stop it."""
-        self._run("pg_ctl", "--mode", "fast", "--wait", "stop")
+        """Break off every connection and stop it, if it runs."""
+        if (self._home / "data/postmaster.pid").exists():
+            self._run("pg_ctl", "--mode", "fast", "--wait", "stop")
 
     def _run(self, program: str, *arguments: str) -> None:
         command = [str(self._bin / program), "--pgdata", str(self._home / "data"), *arguments]
@@ -67,11 +68,13 @@ class Cluster:
 def cluster() -> Iterator[Cluster]:
     """A running cluster."""
     home = Path(tempfile.mkdtemp(prefix="stepplane-pg-"))  # pytest's own directories are closed to other users
-    running = Cluster(home)
-    running.start()
-    yield running
-    running.stop()
-    shutil.rmtree(home)
+    try:
+        running = Cluster(home)
+        running.start()
+        yield running
+        running.stop()
+    finally:
+        shutil.rmtree(home)
 
 
 class Load:
