@@ -94,6 +94,7 @@ $(VENV)/.locked: constraints.txt
 		echo "$(PYTHON) cannot make a virtual environment: its module venv or ensurepip is missing." >&2; \
 		echo "Debian, Ubuntu: apt-get install python3-venv" >&2; \
 		exit 1; fi
+	@echo "installing into $(VENV)/: a minute or two, once"
 	$(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install $(PIP_QUIET) --require-hashes --requirement constraints.txt
 	@touch $@

@@ -325,7 +325,8 @@ def serve(settings: Settings) -> None:
     with _bound(settings.host, settings.port) as listener:
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
         url = f"http://{host}:{listener.getsockname()[1]}"
-        sys.stderr.write(f"stepplane {__version__} listens on {url} (to look around: {url}/ui)\n")
+        where = parse_database_url(settings.database_url).safe
+        sys.stderr.write(f"stepplane {__version__} listens on {url} (to look around: {url}/ui), keeps all in {where}\n")
         sys.stderr.flush()
         _run(app, listener)
 

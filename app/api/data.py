@@ -12,7 +12,7 @@ from app.api.errors import documented
 from app.api.json_answers import json_response
 from app.api.paths import decode_segment
 from app.api.steps import SCOPE_KEY
-from app.api.tasks import ACCESS_ERRORS, BODY_ERRORS
+from app.api.tasks import ACCESS_ERRORS, VALUE_ERRORS
 from app.api.worker import GrantDep
 from app.api.worker_plane import find_traceparent
 from app.domain.errors import (
@@ -43,7 +43,7 @@ def data_router(data: Data) -> APIRouter:
     router = APIRouter(tags=["data"], prefix="/v1/data", route_class=BodyRoute)
     emit_errors = (
         *ACCESS_ERRORS,
-        *BODY_ERRORS,
+        *VALUE_ERRORS,
         InvalidId,
         InvalidName,
         InvalidParameter,

@@ -161,7 +161,7 @@ class Guard:
             if not self._access.needs_operator:
                 _refuse_foreign_pages(scope, self._own_hosts)
             elif not has_session(scope, self._sessions):
-                raise Unauthenticated("this route needs the operator token as a bearer")
+                raise Unauthenticated("this route needs the operator token as a bearer: Authorization: Bearer …")
             scope[SCOPE_KEY] = OPERATOR
         elif self._access.is_operator(bearer):
             scope[SCOPE_KEY] = OPERATOR

@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 from app.api.bodies import BodyRoute
 from app.api.errors import documented
 from app.api.json_answers import json_response, no_content
-from app.api.tasks import ACCESS_ERRORS, BODY_ERRORS, Cursor, Limit
+from app.api.tasks import ACCESS_ERRORS, BODY_ERRORS, VALUE_ERRORS, Cursor, Limit
 from app.domain.errors import (
     InvalidId,
     InvalidName,
@@ -78,7 +78,7 @@ def runs_router(engine: Engine, catalog: Catalog) -> APIRouter:
         return json_response(await engine.dispatch(check_id("run", run), request), 201)
 
     @router.post(
-        "/{run}/finish", response_model=RunSummary, responses=documented(*of_run, *BODY_ERRORS, RunAlreadyFinished)
+        "/{run}/finish", response_model=RunSummary, responses=documented(*of_run, *VALUE_ERRORS, RunAlreadyFinished)
     )
     async def finish_run(run: RunPath, outcome: RunOutcome) -> Any:
         """End a run and set its result; with the same outcome again it is no error."""

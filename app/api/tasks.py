@@ -12,6 +12,7 @@ from app.api.json_answers import json_response
 from app.api.plane_docs import TaskId
 from app.domain.errors import (
     Forbidden,
+    IndentedTooLarge,
     InvalidBlueprint,
     InvalidId,
     InvalidJson,
@@ -31,6 +32,9 @@ from app.services.engine import Engine
 
 ACCESS_ERRORS = (Unauthenticated, Forbidden)
 BODY_ERRORS = (InvalidJson, InvalidRequest, TooLarge)
+VALUE_ERRORS = (*BODY_ERRORS, IndentedTooLarge)
+"""Where the body holds a value that is kept as an output."""
+
 Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="How many at most.")]
 Cursor = Annotated[str | None, Query(description="Where to go on: the `next_cursor` of the page before.")]
 

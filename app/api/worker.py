@@ -9,11 +9,12 @@ from app.api.answers import Answer, AnswerResponse
 from app.api.bodies import BodyRoute, read_body
 from app.api.errors import documented
 from app.api.json_answers import no_content
-from app.api.tasks import BODY_ERRORS
+from app.api.tasks import BODY_ERRORS, VALUE_ERRORS
 from app.api.worker_plane import GRANT_KEY, Said, answer_prompt, answer_submit, find_traceparent
 from app.domain.errors import (
     FileSubmitRefused,
     Forbidden,
+    IndentedTooLarge,
     InvalidId,
     InvalidName,
     InvalidParameter,
@@ -98,6 +99,7 @@ def worker_router(prompts: Prompts, submissions: Submissions, data: Data) -> API
             FileSubmitRefused,
             RunFinished,
             TooLarge,
+            IndentedTooLarge,
             InvalidText,
             NotJson,
         ),
@@ -114,7 +116,7 @@ def worker_router(prompts: Prompts, submissions: Submissions, data: Data) -> API
         "/result",
         status_code=204,
         response_model=None,
-        responses=documented(*_BEARER_ERRORS, *BODY_ERRORS, RunFinished),
+        responses=documented(*_BEARER_ERRORS, *VALUE_ERRORS, RunFinished),
     )
     async def post_result(request: Request, grant: GrantDep, result: ResultRequest) -> Any:
         """Submit the OUTPUT as a JSON value, kept as it is sent."""

@@ -16,8 +16,9 @@ from typer.exceptions import TyperException
 
 from app import __version__
 from app.cli import reading, serving, writing
+from app.cli.options import HANDLE_VARIABLE, TOKEN_VARIABLE
 from app.cli.output import complain, say
-from app.client import ClientError, Unreachable
+from app.client import ClientError, ServerError, Unreachable
 
 FAILED, MISUSED, UNREACHABLE, INTERRUPTED = 1, 2, 3, 130
 
@@ -87,6 +88,10 @@ def _told(error: Exception) -> int:
         case OSError():  # standard output: a full disk, for instance
             complain(error.strerror or "the output could not be written")
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python tries once more at its end
+            return FAILED
+        case ServerError(status=401):
+            secrets = f"{TOKEN_VARIABLE} or --token-file, a worker's is {HANDLE_VARIABLE} or --handle-file"
+            complain(f"{error} (the operator's bearer is {secrets})")
             return FAILED
         case _:
             complain(str(error))

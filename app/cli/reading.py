@@ -1,4 +1,4 @@
-"""The commands that read: tasks, runs, steps, step, content, and what stands behind one task or run."""
+"""The commands that read: tasks, runs, steps, step, outline, content, and what stands behind one task or run."""
 
 import sys
 from contextlib import aclosing
@@ -26,6 +26,7 @@ from app.cli.options import (
 from app.cli.session import ask, operator_client
 from app.client import StepplaneClient
 from app.domain.ids import LATEST
+from app.domain.outline import MAX_CHILDREN
 from app.domain.records import RunStatus
 from app.domain.rendering import Narrowing
 from app.domain.values import JsonValue
@@ -33,7 +34,7 @@ from app.domain.values import JsonValue
 
 def add_to(program: typer.Typer) -> None:
     """Give a program these commands."""
-    for command in (tasks, runs, steps, step, content):
+    for command in (tasks, runs, steps, step, outline, content):
         program.command()(command)
 
 
@@ -112,7 +113,8 @@ def steps(
             )
             for summary in listed["steps"]
         ],
-        empty=f"The run {listed['run_id']} has put nothing out yet.",
+        empty=f"The run {listed['run_id']} has put nothing out yet. What was dispatched: "
+        f"stepplane run show {listed['run_id']}",
     )
 
 
@@ -160,6 +162,39 @@ def content(
         sys.stdout.buffer.flush()
 
     ask(operator_client(server, token_file), written)
+
+
+def outline(
+    task: TaskArgument,
+    name: NameArgument,
+    *,
+    run: RunOption = LATEST,
+    path: PathOption = None,
+    attempt: AttemptOption = None,
+    occurrence: OccurrenceOption = None,
+    limit: Annotated[int | None, typer.Option(min=1, max=MAX_CHILDREN, help="How many children at most.")] = None,
+    cursor: CursorOption = None,
+    as_json: JsonOption = False,
+    server: ServerOption = DEFAULT_SERVER,
+    token_file: TokenFileOption = None,
+) -> None:
+    """List what is inside one output: types, sizes, and the paths to narrow it by."""
+    narrowing = _narrowing(path, None, attempt, occurrence)
+    page = ask(
+        operator_client(server, token_file),
+        lambda client: client.get_outline(task, name, run, narrowing, limit=limit, cursor=cursor),
+    )
+    if as_json:
+        return output.show_json(page)
+    output.show_table(
+        ("PATH", "TYPE", "BYTES", "CHILDREN", "PREVIEW"),
+        [
+            (child["path"], child["type"], child["size_bytes"], child["child_count"], child["preview"])
+            for child in page["children"]
+        ],
+        empty=f"Nothing is inside {page['path']}: it is a {page['type']} of {page['size_bytes']} bytes.",
+    )
+    return _say_what_is_left(page)
 
 
 def _narrowing(path: str | None, form: Format | None, attempt: int | None, occurrence: int | None) -> Narrowing:

@@ -134,7 +134,9 @@ def dispatch(
     *,
     directive_json: Annotated[bool, typer.Option("--directive-json", help="The directive is JSON, not text.")] = False,
     system: Annotated[str | None, typer.Option(metavar="TEXT", help="The worker's system prompt.")] = None,
-    ctx: Annotated[str | None, typer.Option(metavar="JSON", help="An object that its view is made from.")] = None,
+    ctx: Annotated[
+        str | None, typer.Option(metavar="JSON", help="Context for this dispatch alone: a JSON object.")
+    ] = None,
     retry_of: Annotated[
         str | None, typer.Option(metavar="STEP", help="The step id that this is a new attempt of.")
     ] = None,

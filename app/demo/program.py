@@ -65,7 +65,10 @@ async def _demo_in(work_dir: Path, folder: Path, options: DemoOptions, show: Cal
     log_path = work_dir / "server.log"
     show(f"stepplane demo: a pipeline over {folder}")  # before the server, which takes its second to start
     async with running_server(options.server_url, options.port, log_path) as server:
-        show(f"  server   {server.url}" + (f"   (started for the demo; its log: {log_path})" if server.process else ""))
+        show(
+            f"  server   {server.url}"
+            + (f"   (started for the demo; its log: {log_path})" if server.process else "   (already running)")
+        )
         async with StepplaneClient(server.url, options.token) as client:
             run = await run_pipeline(client, Plan(folder, work_dir, options.pace_seconds, show))
             show("\n" + await _tour(client, run, options))

@@ -49,7 +49,8 @@ async def running_server(url: str | None, port: int, log_path: Path) -> AsyncIte
     if await _is_open(port):
         if not await _is_healthy(url):
             raise DemoError(
-                f"port {port} is in use by something that is no stepplane server: choose another with --port"
+                f"port {port} is in use by something that is no stepplane server: "
+                "choose another with --port or STEPPLANE_PORT"
             )
         yield Server(url)
         return

@@ -16,6 +16,7 @@ nearest ancestor in this tree to a status; clients match on the code, people rea
     ├── Gone                 it was there and is over              (410)
     │   └── RunFinished
     ├── TooLarge             over a limit that the answer names    (413)
+    │   └── IndentedTooLarge
     ├── Unprocessable        readable, but not acceptable          (422)
     │   ├── InvalidBlueprint  StepNamingCollision  InvalidPlacement  NameTaken  InvalidName  InvalidRequest
     │   ├── InvalidText  NotJson  UnknownRetry  UnknownParent
@@ -181,7 +182,8 @@ class AttemptNotFound(NotFound):
 
     def __init__(self, name: str, attempt: int, attempts: int) -> None:
         super().__init__(
-            f"{_shown(name)} has no output of attempt {attempt}; attempts dispatched: {attempts}",
+            f"{_shown(name)} has no output of attempt {attempt}; attempts dispatched: {attempts} "
+            "(of that occurrence; occurrence=… asks for another)",
             {"attempts": attempts},
         )
 
@@ -282,6 +284,8 @@ class TooLarge(StepplaneError):
 
 class IndentedTooLarge(TooLarge):
     """A value that is nested so deep that its indented rendering would be a multiple of the body."""
+
+    code = "nested_too_deep"
 
     def __init__(self, limit_bytes: int, size_bytes: int) -> None:
         StepplaneError.__init__(

@@ -178,7 +178,7 @@ async def test_a_body_that_would_render_to_many_times_its_size_is_refused(client
         f"/v1/runs/{pipeline.run_id}/finish", content=b'{"status": "done", "result": %b}' % deep
     )
     for answer in (submitted, result, finished):
-        assert code_of(answer) == (413, "output_too_large"), answer.text
+        assert code_of(answer) == (413, "nested_too_deep"), answer.text
         assert "nests so deep" in answer.json()["error"]
     assert await pipeline.names() == []
     assert (await pipeline.record())["status"] == "running"

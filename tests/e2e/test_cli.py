@@ -144,6 +144,8 @@ class TestReading:
             (("runs", task_id), (run_id, "running")),
             (("steps", task_id), ("plan", "1 of 1", "data_plane")),
             (("step", task_id, "plan"), (step_id, "sha256", '"a": 1')),
+            (("outline", task_id, "plan"), ("$.a", "number")),
+            (("outline", task_id, "plan", "--path", "$.a"), ("Nothing is inside $.a", "number of 1 bytes")),
             (("task", "show", task_id), (run_id, "to be seen")),
             (("run", "show", run_id), (step_id, "passed")),
         ):
@@ -161,6 +163,7 @@ class TestReading:
             (("runs",), f"{shell.url}/v1/runs"),
             (("steps", task_id, run_id), f"{plane}/runs/{run_id}/steps"),
             (("step", task_id, "plan"), f"{plane}/runs/latest/steps/plan"),
+            (("outline", task_id, "plan", "--limit", "5"), f"{plane}/runs/latest/steps/plan/outline?limit=5"),
             (("task", "show", task_id), plane),
             (("run", "show", run_id), f"{shell.url}/v1/runs/{run_id}"),
         ):
@@ -241,7 +244,7 @@ class TestReading:
         """A table without rows is a sentence."""
         task_id, run_id = _task(shell)
         assert shell("runs", task_id, "--status", "failed").stdout == b"There are no such runs.\n"
-        assert run_id.encode() in shell("steps", task_id).stdout
+        assert f"stepplane run show {run_id}".encode() in shell("steps", task_id).stdout
         assert b"Nothing was dispatched" in shell("run", "show", run_id).stdout
         assert b"no Blueprint" in shell("task", "create", "-", given=b"goal: none").stdout
 
@@ -334,8 +337,9 @@ class TestFailing:
         token_file = tmp_path / "token"
         token_file.write_text(secret + "\n")
         env = {"STEPPLANE_OPERATOR_TOKEN": secret, "STEPPLANE_WORKER_HANDLE": secret}
+        wrong = shell("tasks", status=1, env=env)
         runs = [
-            shell("tasks", status=1, env=env),
+            wrong,
             shell("tasks", "--token-file", str(token_file), status=1),
             shell("steps", "T-none", status=1, env=env),
             shell("submit", "-", status=1, env=env),
@@ -343,6 +347,7 @@ class TestFailing:
         ]
         token_file.write_bytes(b"\xff" + secret.encode())
         runs.append(shell("tasks", "--token-file", str(token_file), status=2))
+        assert b"STEPPLANE_OPERATOR_TOKEN" in wrong.stderr
         assert all(secret.encode() not in done.stdout + done.stderr for done in runs)
 
     def test_ctrl_c_is_quiet(self, offline: Shell) -> None:

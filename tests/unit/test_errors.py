@@ -37,6 +37,7 @@ EXAMPLES: list[StepplaneError] = [
     errors.RunFinished("R-1", "done"),
     errors.TooLarge(10, 12),
     errors.TooLarge(10, None),
+    errors.IndentedTooLarge(10, 12),
     errors.InvalidBlueprint([("$.id", "is missing")]),
     errors.InvalidBlueprint([("$.id", "is missing"), ("$.flow", "is missing")], reason="empty"),
     errors.StepNamingCollision("plan", "a", LONG),
