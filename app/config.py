@@ -57,7 +57,7 @@ class Settings(BaseSettings):
         description="Remove runs that ended this many days ago, in the background; unset: never.",
     )
     retention_keep_last: int = Field(
-        default=0, ge=0, description="How many of the newest runs of each task stay, whatever their age."
+        default=0, ge=0, le=2**31 - 1, description="How many of the newest runs of each task stay, whatever their age."
     )
     log_format: Literal["console", "json"] = Field(
         default="console", description="`console` for people, `json` for machines."

@@ -31,10 +31,10 @@ class Representation(NamedTuple):
         """Tell whether it can be served again: no file has a say in it, and its body is here or is not wanted."""
         return self.is_stored and (self.body is None or isinstance(self.body, bytes))
 
-    @property
-    def kept_bytes(self) -> int:
-        """How much memory its body takes."""
-        return len(self.body) if isinstance(self.body, bytes) else 0
+    def kept_bytes(self, key: tuple[str, bytes]) -> int:
+        """Tell how much memory it takes under its address, roughly."""
+        body_bytes = len(self.body) if isinstance(self.body, bytes) else 0
+        return body_bytes + len(key[0]) + len(key[1]) + _HEADERS_BYTES
 
     def answer(self, scope: Scope) -> Answer | None:
         """Answer a request for it; None where that takes the body, which is not here."""
@@ -44,3 +44,6 @@ class Representation(NamedTuple):
         if scope["method"] == "HEAD":
             return Answer(200, self.headers, b"", self.size_bytes)
         return None if self.body is None else Answer(200, self.headers, self.body, self.size_bytes)
+
+
+_HEADERS_BYTES = 1024

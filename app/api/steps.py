@@ -60,7 +60,7 @@ class DebugPlane:
         version = self._recent.version
         found = await represent(self._query, scope, address)
         if found.may_be_kept:
-            self._recent.keep(key, found, found.kept_bytes, version)
+            self._recent.keep(key, found, found.kept_bytes(key), version)
         return _answered(found, scope)
 
 

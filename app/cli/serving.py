@@ -83,7 +83,9 @@ def prune(
         timedelta,
         typer.Option(parser=_parse_age, metavar="AGE", help="How long ago a run must have ended: 30d, 12h, 90m."),
     ],
-    keep_last: Annotated[int, typer.Option(metavar="N", min=0, help="The newest runs of each task that stay.")] = 0,
+    keep_last: Annotated[
+        int, typer.Option(metavar="N", min=0, max=2**31 - 1, help="The newest runs of each task that stay.")
+    ] = 0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
     database_url: _DatabaseOption = None,
 ) -> None:

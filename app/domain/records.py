@@ -14,6 +14,9 @@ from app.domain.values import JsonValue
 MAX_COUNT = 2**31 - 1
 """The largest attempt or occurrence number a database column holds."""
 
+MAX_AMOUNT = 2**63 - 1
+"""The largest amount that is taken: what every reader of JSON, our own too, reads back as it was."""
+
 Text = Annotated[str, StringConstraints(min_length=0)]
 """Valid Unicode: any constraint makes pydantic refuse the lone surrogates that no database column holds."""
 
@@ -133,9 +136,9 @@ class Usage(_Record):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    input_tokens: int | None = Field(default=None, ge=0, description="Tokens read.")
-    output_tokens: int | None = Field(default=None, ge=0, description="Tokens written.")
-    total_tokens: int | None = Field(default=None, ge=0, description="Tokens in all.")
+    input_tokens: int | None = Field(default=None, ge=0, le=MAX_AMOUNT, description="Tokens read.")
+    output_tokens: int | None = Field(default=None, ge=0, le=MAX_AMOUNT, description="Tokens written.")
+    total_tokens: int | None = Field(default=None, ge=0, le=MAX_AMOUNT, description="Tokens in all.")
 
 
 class StepEntry(_Record):
@@ -237,7 +240,7 @@ class FileRef(_Content):
     path: str = Field(description="Where the file is.")
     mime: str | None = Field(default=None, exclude_if=_is_absent, description="Its type.")
     size_hint: int | None = Field(
-        default=None, ge=0, exclude_if=_is_absent, description="Its size in bytes, as far as known."
+        default=None, ge=0, le=MAX_AMOUNT, exclude_if=_is_absent, description="Its size in bytes, as far as known."
     )
 
 

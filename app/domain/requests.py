@@ -13,6 +13,13 @@ from app.domain.values import JsonValue
 MAX_TTL_SECONDS = 365 * 86_400
 
 
+MAX_WORD = 1_000
+"""Characters of what a worker calls itself, its model or its tool."""
+
+MAX_REPORT = 16_384
+"""Characters of what a worker reports: a run's reports are listed together. What is longer is an output."""
+
+
 class _Request(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -104,17 +111,17 @@ class ResultRequest(_Request):
 class DegradationRequest(_Request):
     """Something a worker did in a lesser way than it should have."""
 
-    tool: str = Field(description="What did not work.")
-    error: str = Field(description="How it failed.")
-    fallback: str = Field(description="What was done instead.")
-    note: str | None = Field(default=None, description="More about it.")
+    tool: str = Field(max_length=MAX_WORD, description="What did not work.")
+    error: str = Field(max_length=MAX_REPORT, description="How it failed.")
+    fallback: str = Field(max_length=MAX_REPORT, description="What was done instead.")
+    note: str | None = Field(default=None, max_length=MAX_REPORT, description="More about it.")
 
 
 class StatsRequest(_Request):
     """What a worker says of itself."""
 
-    worker_kind: Text | None = Field(default=None, description="What kind of worker ran the step.")
-    model: Text | None = Field(default=None, description="Which model it used.")
+    worker_kind: Text | None = Field(default=None, max_length=MAX_WORD, description="What kind of worker ran the step.")
+    model: Text | None = Field(default=None, max_length=MAX_WORD, description="Which model it used.")
     usage: Usage | None = Field(default=None, description="What it used.")
     num_turns: int | None = Field(default=None, ge=0, le=MAX_COUNT, description="How many turns it took.")
 

@@ -10,7 +10,7 @@ from app.domain.rendering import Narrowing, render_json
 from app.domain.values import JsonValue
 from app.services.looks import Look
 from app.services.query import McpQueryAdapter
-from app.services.threads import run_beside
+from app.services.threads import run_apart
 
 COMPARED_BYTES = 4 * 2**20
 """How large each of two outputs may be to be compared: both are held, parsed and as lines, until that is done."""
@@ -56,7 +56,7 @@ class Comparisons:
         if size_bytes > COMPARED_BYTES:
             return Comparison(is_identical=False, is_too_large=True)
         values = await self._query.load_value(old), await self._query.load_value(new)
-        changes, diff = await run_beside(size_bytes * _SLOWER, _compare, *values)
+        changes, diff = await run_apart(size_bytes * _SLOWER, _compare, *values)
         return Comparison(is_identical=False, is_too_large=False, changes=changes, diff=diff)
 
     async def _look(self, task_id: str, name: str, side: Side) -> Look:

@@ -10,15 +10,22 @@ import errno
 import os
 import secrets
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
-from app.domain.errors import InvalidJson, InvalidKey, ProjectionIo, ProjectionNotFound, ProjectionSerialize
+from app.domain.errors import (
+    IndentedTooLarge,
+    InvalidJson,
+    InvalidKey,
+    ProjectionIo,
+    ProjectionNotFound,
+    ProjectionSerialize,
+)
 from app.domain.ids import CTX_NAME
 from app.domain.placement import ProjectionPlacement, check_file_name
 from app.domain.projection import ProjectionKey, ProjectionRef
-from app.domain.rendering import read_submission, render_json, render_submission, text_bytes
+from app.domain.rendering import read_submission, render_json, render_submission, require_renderable, text_bytes
 from app.domain.values import JsonValue, parse_json
 
 
@@ -45,7 +52,7 @@ class FileProjectionAdapter:
         key.require(ctx)
         value = key.model_copy(update={"path": None}).require(ctx)
         front = {"task_id": key.task_id} | ({"step": key.step} if key.step is not None else {})
-        return await self._write(key.task_id, _file_name(key), render_submission(front, value))
+        return await self._write(key.task_id, _file_name(key), lambda: _render_view(front, value))
 
     async def fetch(self, key: ProjectionKey) -> JsonValue:
         """Read a materialized value back, and narrow it along the key's path; see :class:`ProjectionAdapter`."""
@@ -81,7 +88,7 @@ class FileProjectionAdapter:
         if key.step is None or key.step == CTX_NAME:
             raise InvalidKey(f"a submission needs a step's name other than {CTX_NAME!r}")
         front = {"task_id": key.task_id, "step": key.step, "attempt": attempt, "ok": ok}
-        return await self._write(key.task_id, _file_name(key), render_submission(front, value))
+        return await self._write(key.task_id, _file_name(key), lambda: render_submission(front, value))
 
     async def materialize_part(
         self, task_id: str, name: str, value: JsonValue, *, canonical: str | None = None
@@ -94,23 +101,34 @@ class FileProjectionAdapter:
         """
         if name in {f"{CTX_NAME}.md", f"{canonical}.md"}:
             raise InvalidKey(f"a part may not be called {name!r}: that file is the step's own")
-        body = text_bytes(value) if isinstance(value, str) else render_json(value)
-        return await self._write(task_id, check_file_name(name), body)
+        render = text_bytes if isinstance(value, str) else render_json
+        return await self._write(task_id, check_file_name(name), lambda: render(value))
 
     def _target(self, task_id: str, file_name: str) -> Path:
         directory = Path(self._placement.target_dir(str(self._root), check_file_name(task_id)))
         _check_allowed(self._root, self._allowed_roots)
         return directory / file_name
 
-    async def _write(self, task_id: str, file_name: str, body: bytes) -> ProjectionRef:
+    async def _write(self, task_id: str, file_name: str, render: Callable[[], bytes]) -> ProjectionRef:
         target = self._target(task_id, file_name)
+
+        def write() -> str:  # renders too: a large value takes seconds
+            return _replace_file(self._root, self._placement.relative_dir(task_id), target.name, render())
+
         try:
-            path = await asyncio.to_thread(
-                _replace_file, self._root, self._placement.relative_dir(task_id), target.name, body
-            )
+            path = await asyncio.to_thread(write)
         except (OSError, ValueError) as error:  # ValueError: a root with a NUL in it
             raise ProjectionIo(f"{target} cannot be written: {getattr(error, 'strerror', None) or error}") from error
         return ProjectionRef.to_file(path)
+
+
+def _render_view(front: dict[str, JsonValue], value: JsonValue) -> bytes:
+    # An output was held to this before it was kept; a view comes from contexts, which are kept on one line.
+    try:
+        require_renderable(value)
+    except IndentedTooLarge as error:
+        raise ProjectionSerialize(error.sentence) from error
+    return render_submission(front, value)
 
 
 def _file_name(key: ProjectionKey) -> str:

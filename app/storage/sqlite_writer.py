@@ -101,8 +101,8 @@ class SqliteWriter:
                 with _timed_writes():
                     try:
                         connection = connection or _connect(self._path)
-                    except sqlite3.OperationalError:  # no file handle is left, or the file is not there just now
-                        _refuse(jobs)
+                    except sqlite3.Error as error:  # no file handle is left, the file is not there, or is no database
+                        _fail(jobs, error)
                     else:
                         _commit_together(connection, jobs)
                 _deliver(jobs)
@@ -133,8 +133,8 @@ def _commit_together(connection: sqlite3.Connection, jobs: Sequence[_Job]) -> No
     """Run all jobs in one transaction; when that fails, each in one of its own."""
     try:
         connection.execute("BEGIN IMMEDIATE")
-    except sqlite3.OperationalError:  # the lock did not come free: each job alone would only wait as long again
-        _refuse(jobs)
+    except sqlite3.Error as error:  # the lock did not come free: each job alone would only wait as long again
+        _fail(jobs, error)
         return
     try:
         for job in jobs:
@@ -146,12 +146,13 @@ def _commit_together(connection: sqlite3.Connection, jobs: Sequence[_Job]) -> No
             for job in jobs:
                 _commit_together(connection, [job])
         else:
-            jobs[0].error = Unavailable() if comes_and_goes(error) else error
+            _fail(jobs, error)
 
 
-def _refuse(jobs: Sequence[_Job]) -> None:
+def _fail(jobs: Sequence[_Job], error: Exception) -> None:
+    """Tell all who wait what happened; the thread itself goes on, or the next write would wait for ever."""
     for job in jobs:
-        job.error = Unavailable()
+        job.error = Unavailable() if comes_and_goes(error) else error
 
 
 def _attempt(connection: sqlite3.Connection, job: _Job) -> None:
@@ -168,7 +169,7 @@ def _attempt(connection: sqlite3.Connection, job: _Job) -> None:
 
 def _roll_back(connection: sqlite3.Connection) -> None:
     # When SQLite rolled back by itself (a full disk) there is nothing to undo.
-    with contextlib.suppress(sqlite3.OperationalError):
+    with contextlib.suppress(sqlite3.Error):
         connection.execute("ROLLBACK")
 
 

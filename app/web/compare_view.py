@@ -13,6 +13,7 @@ from app.domain.rendering import Narrowing
 from app.services.catalog import Catalog
 from app.services.comparisons import Comparison, Comparisons, Side
 from app.services.query import McpQueryAdapter
+from app.web.formats import shortened
 from app.web.step_address import StepAddress, read_count
 from app.web.urls import with_query
 
@@ -164,10 +165,17 @@ def _with(offered: list[Side], *chosen: Side | None) -> list[Side]:
 def _lines(address: StepAddress, before: Side | None, after: Side, comparison: Comparison | None) -> list[ChangeLine]:
     if before is None or comparison is None or comparison.changes is None:
         return []
-    return [
-        ChangeLine(change, _at(address, before if change.kind == "removed" else after)._replace(path=change.path).url)
-        for change in comparison.changes.shown
-    ]
+    lines = []
+    for change in comparison.changes.shown:
+        there = _at(address, before if change.kind == "removed" else after)
+        is_short = len(change.path) <= _PATH_CHARS  # an address of more than this no server takes
+        url = there._replace(path=change.path).url if is_short else there.url
+        lines.append(ChangeLine(change._replace(path=shortened(change.path, _SHOWN_CHARS)), url))
+    return lines
+
+
+_SHOWN_CHARS = 500
+_PATH_CHARS = 4_000
 
 
 def _at(address: StepAddress, side: Side) -> StepAddress:

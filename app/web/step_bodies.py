@@ -13,7 +13,8 @@ from app.domain.outline import DEFAULT_CHILDREN, Outline
 from app.domain.rendering import TEXT_TYPE
 from app.services.outlines import Outlines, Page
 from app.services.query import McpQueryAdapter
-from app.services.threads import run_beside
+from app.services.threads import run_apart
+from app.web.formats import shortened
 from app.web.markdown import RENDERED_BYTES, render_markdown
 from app.web.step_address import StepAddress
 
@@ -30,7 +31,7 @@ class TreeNode(NamedTuple):
     size_bytes: int
     child_count: int
     preview: str
-    url: str
+    url: str | None
     is_index: bool
 
 
@@ -105,7 +106,7 @@ class StepBodies:
             text, size_bytes, is_text = await self._text(address, RAW_BYTES)
             return RawBody(text, len(text.encode()) < size_bytes, size_bytes, address.content_url("raw"), is_text)
         text, size_bytes, is_text = await self._text(address, RENDERED_BYTES)
-        html = await run_beside(size_bytes * _SLOWER, render_markdown, text) if is_text else None
+        html = await run_apart(size_bytes * _SLOWER, render_markdown, text) if is_text else None
         return RenderedBody(html, text, len(text.encode()) < size_bytes, size_bytes)
 
     async def _tree(self, address: StepAddress) -> TreeBody:
@@ -154,19 +155,29 @@ _SLOWER = 100
 
 def tree_nodes(outline: Outline, address: StepAddress) -> list[TreeNode]:
     """Put the children of an outline under the URLs that they have of their own."""
+    # An address of more than this no server takes: such a child can be seen, and not opened by itself.
+    urls = {
+        child.path: address._replace(path=child.path, cursor=None).url
+        for child in outline.children
+        if len(child.path) <= _PATH_CHARS
+    }
     return [
         TreeNode(
-            key=str(child.key),
-            path=child.path,
+            key=shortened(str(child.key), _KEY_CHARS),
+            path=child.path if child.path in urls else "",
             type=child.type,
             size_bytes=child.size_bytes,
             child_count=child.child_count,
             preview=child.preview,
-            url=address._replace(path=child.path, cursor=None).url,
+            url=urls.get(child.path),
             is_index=isinstance(child.key, int),
         )
         for child in outline.children
     ]
+
+
+_KEY_CHARS = 500
+_PATH_CHARS = 4_000
 
 
 async def _head(body: bytes | Chunks, most_bytes: int) -> bytes:

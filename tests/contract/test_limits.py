@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -17,7 +18,7 @@ from app.domain.rendering import render_json, text_bytes
 from app.domain.values import parse_json
 from app.main import create_app
 from app.storage import file_states
-from tests.contract.pipeline import Pipeline, bearer, code_of, parsed
+from tests.contract.pipeline import Pipeline, bearer, code_of, dumped, parsed
 
 SEQUENCE = {"kind": "step", "ref": "a", "in": {"op": "path", "at": "$.in"}, "out": {"op": "path", "at": "$.a"}}
 
@@ -182,3 +183,36 @@ async def test_a_body_that_would_render_to_many_times_its_size_is_refused(client
         assert "nests so deep" in answer.json()["error"]
     assert await pipeline.names() == []
     assert (await pipeline.record())["status"] == "running"
+
+
+async def test_a_view_that_would_render_to_many_times_its_size_has_no_file(
+    client: httpx.AsyncClient, work_dir: Path
+) -> None:
+    """A context nests as deep as it likes; the file of its view is then left out, as one that could not be written."""
+    deep: Any = [1] * 50_000
+    for _ in range(400):
+        deep = [deep]
+    pipeline = await Pipeline.create(client, work_dir=str(work_dir))
+    dispatched = await pipeline.dispatch("s", ctx={"deep": deep})
+    assert "ctx_projection" not in dispatched
+    assert list(work_dir.rglob("*.md")) == []
+    assert (await pipeline.prompt(dispatched))["context"]["extra"] == {"deep": deep}
+
+
+async def test_what_a_worker_says_of_itself_is_bounded(client: httpx.AsyncClient) -> None:
+    """A count that no reader could read back, and a report that would make a list of its own, are refused with 422."""
+    pipeline = await Pipeline.create(client)
+    dispatched = await pipeline.dispatch("s")
+    for route, document in (
+        ("stats", b'{"usage": {"total_tokens": %b}}' % (b"9" * 4_301)),
+        ("stats", b'{"usage": {"input_tokens": 9223372036854775808}}'),
+        ("stats", dumped({"model": "m" * 1_001})),
+        ("degradation", dumped({"tool": "t" * 1_001, "error": "e", "fallback": "f"})),
+        ("degradation", dumped({"tool": "t", "error": "e" * 16_385, "fallback": "f"})),
+    ):
+        answer = await client.post(f"/v1/worker/{route}", content=document, headers=bearer(dispatched))
+        assert code_of(answer) == (422, "invalid_request"), answer.text
+    largest = b'{"usage": {"total_tokens": 9223372036854775807}}'
+    kept = await client.post("/v1/worker/stats", content=largest, headers=bearer(dispatched))
+    assert kept.status_code == 204
+    assert (await pipeline.entries())[0]["usage"]["total_tokens"] == 2**63 - 1

@@ -67,6 +67,11 @@ class TestRepresentations:
         """What a file has a say in changes without a commit, and so is not kept."""
         assert Representation([], b'"a"', 1, body, is_stored).may_be_kept is is_kept
 
+    def test_a_long_address_counts(self) -> None:
+        """What is kept of an address counts with its key: parameters that mean nothing may be long, and many."""
+        found = Representation([], b'"a"', 1, b"x", is_stored=True)
+        assert found.kept_bytes(("/path", b"x" * 60_000)) > 60_000 > found.kept_bytes(("/path", b""))
+
 
 class TestReads:
     async def test_every_submit_shows_at_once(self, client: httpx.AsyncClient) -> None:

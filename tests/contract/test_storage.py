@@ -273,6 +273,20 @@ class TestDatabase:
             assert not await stores.tasks.exists(crashed.id)
         await database.write(_adds(crashed))
 
+    async def test_a_file_that_is_no_database_fails_each_write_and_hangs_none(self, tmp_path: Path) -> None:
+        """What SQLite refuses outright reaches the caller; once a database is there the next write is kept."""
+        url = parse_database_url(f"sqlite:///{tmp_path / 'broken.db'}")
+        url.path.write_bytes(b"no database" * 1_000)
+        database = open_database(url)
+        async with asyncio.timeout(20):
+            for _ in range(2):
+                with pytest.raises(sqlite3.DatabaseError):
+                    await database.write(_adds(_task()))
+            url.path.unlink()
+            await asyncio.to_thread(migrate, url)
+            await database.write(_adds(_task()))
+        await database.close()
+
     async def test_a_cancelled_caller_disturbs_nobody(self, database: Database) -> None:
         """A caller that goes away takes neither the others' answers nor the next write with it."""
         tasks = [_task() for _ in range(40)]

@@ -97,7 +97,13 @@ def test_prune_keeps_the_newest_runs_of_each_task(prune: Prune, kept: dict[str, 
 
 def test_prune_needs_an_age(prune: Prune, kept: dict[str, str], database_url: str) -> None:
     """No age, none that is one, or a negative N is a wrong command line; an age beyond all dates removes nothing."""
-    for arguments in ([], ["--older-than", "30"], ["--older-than", "-1d"], ["--older-than", "1d", "--keep-last", "-1"]):
+    for arguments in (
+        [],
+        ["--older-than", "30"],
+        ["--older-than", "-1d"],
+        ["--older-than", "1d", "--keep-last", "-1"],
+        ["--older-than", "1d", "--keep-last", "9" * 20],
+    ):
         with pytest.raises(SystemExit) as ended:
             main(["prune", "--database-url", database_url, *arguments])
         assert ended.value.code == 2
