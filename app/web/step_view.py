@@ -4,7 +4,7 @@ The invariant: an address that leads nowhere still shows what there is and how t
 that does not exist is an error page.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from app.domain.answers import read_summary
@@ -20,6 +20,7 @@ from app.web.curl import curl_line
 from app.web.marks import STEP_MARKS, Mark
 from app.web.step_address import VIEWS, StepAddress
 from app.web.step_bodies import Body, StepBodies
+from app.web.step_order import StepOrder
 
 
 class Choice(NamedTuple):
@@ -99,9 +100,9 @@ class StepViews:
         """
         listing = await self._query.list_json(address.task_id, address.run_id)
         address = address._replace(run_id=listing.run_id)
-        names = [read_summary(summary)["name"] for summary in listing.summaries]
         is_over = (await self._catalog.get_run_summary(listing.run_id)).status.is_terminal
         entries = await self._catalog.list_dispatches(listing.run_id)
+        names = _ordered(listing.summaries, entries)
         try:
             summary, fault = await self._summary(address)
         except StepNotFound:
@@ -210,6 +211,13 @@ def _pinned(address: StepAddress, summary: StepSummary | None) -> StepAddress:
 
 def _side(address: StepAddress, summary: StepSummary) -> Side:
     return Side(address.run_id or "", summary.occurrence, summary.attempt)
+
+
+def _ordered(summaries: Sequence[bytes], entries: list[StepEntry]) -> list[str]:
+    """List the names of a run in the order of its page."""
+    order = StepOrder(entries)
+    told = [read_summary(summary) for summary in summaries]
+    return [place[-1] for place in sorted(order.place(each["name"], each["kind"], each["source"]) for each in told)]
 
 
 def _neighbours(address: StepAddress, names: list[str]) -> tuple[Choice | None, Choice | None]:

@@ -3,6 +3,7 @@
 import re
 from html import unescape
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -190,24 +191,52 @@ class TestRuns:
 
 class TestRun:
     async def test_a_line_a_name(self, client: httpx.AsyncClient) -> None:
-        """Every name with its aliases, status, type, size, counts and source; names in flight are there before."""
+        """Every name with its aliases, status, type, size and counts; names in flight are there before."""
         pipeline = await Pipeline.create(client, blueprint_of(("plan", "$.the_plan"), ("next", "$.n")), goal="g")
         first = await pipeline.output("plan", [1, 2])
         await pipeline.stage(first, "notes.md", "# hi")
         await pipeline.dispatch("plan")
         await pipeline.dispatch("next")
         rows = {row[0].split()[0]: row[1:] for row in await rows_of(client, url_of(pipeline))}
-        assert list(rows) == ["plan", "notes.md", "next"]
-        assert rows["plan"][:6] == ["passed again in flight", "JSON", "12 B", "1", "2", "data plane"]
-        assert rows["notes.md"][:6] == [NONE, "Markdown", "4 B", "1", "2", "data plane"]
-        assert rows["next"] == ["in flight", NONE, NONE, "1", "1", NONE, NONE]
+        assert list(rows) == ["plan", "next", "notes.md"]
+        assert rows["plan"][:5] == ["passed again in flight", "JSON", "12 B", "1", "2"]
+        assert rows["notes.md"][:5] == [NONE, "Markdown", "4 B", "1", "2"]
+        assert rows["next"] == ["in flight", NONE, NONE, "1", "1", NONE]
+        assert "3 steps of 2 names, 2 in flight" in (await page_of(client, url_of(pipeline)))
         assert "also the_plan" in (await rows_of(client, url_of(pipeline)))[0][0]
         await pipeline.finish(result={"extra": [True]})
         rows = {row[0].split()[0]: row[1:] for row in await rows_of(client, url_of(pipeline))}
-        assert rows["next"][0] == "never submitted"
+        assert (rows["plan"][0], rows["next"][0]) == ("passed never submitted", "never submitted")
         text = await page_of(client, url_of(pipeline))
         assert "name=_ctx" in text
         assert "&#34;extra&#34;" in text
+
+    async def test_the_list_and_the_run_tell_one_size(self, client: httpx.AsyncClient, work_dir: Path) -> None:
+        """Files around values change neither the sum nor the type of the values; a badge tells that they are there."""
+        pipeline = await Pipeline.create(client, work_dir=str(work_dir))
+        await pipeline.output("a", {"k": 1})
+        await pipeline.output("b", "# not from a file")
+        rows = await rows_of(client, url_of(pipeline))
+        assert [row[2] for row in rows] == ["JSON file", "text file"]
+        ((_, _, _, outputs, *_),) = await rows_of(client, "/ui")
+        assert outputs == "31 B2 outputs"
+        assert "2 outputs, 31 B" in await page_of(client, url_of(pipeline))
+        await pipeline.finish(result={"c": True})
+        assert (await rows_of(client, url_of(pipeline)))[-1][:3] == ["c from the result", NONE, "JSON"]
+        assert "3 outputs, 35 B" in await page_of(client, url_of(pipeline))
+
+    async def test_a_row_hides_no_blocked_occurrence(self, client: httpx.AsyncClient) -> None:
+        """What an earlier occurrence ended with in the end stands beside the newest; what a retry mended does not."""
+        pipeline = await Pipeline.create(client)
+        first = await pipeline.output("a", 1)
+        mended = await pipeline.dispatch("b")
+        await pipeline.submit(mended, "no", ok="false")
+        await pipeline.result(await pipeline.retry(mended), 1)
+        await pipeline.output("a", 2)
+        assert [row[1] for row in await rows_of(client, url_of(pipeline))] == ["passed", "passed"]
+        await pipeline.submit(await pipeline.retry(first), "no", ok="false")
+        assert [row[1] for row in await rows_of(client, url_of(pipeline))] == ["passed also blocked", "passed"]
+        assert "3 steps of 2 names, 5 dispatches" in await page_of(client, url_of(pipeline))
 
     async def test_what_is_kept_is_shown_as_text(self, client: httpx.AsyncClient) -> None:
         """A goal, a name, an error, a report or a result full of markup is text, and its links lead to it."""

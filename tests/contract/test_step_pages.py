@@ -156,6 +156,20 @@ class TestStep:
         assert (await client.get(unescape(url))).content == await pipeline.content("s")
         assert 'data-path="$.a"' in answer.text
 
+    async def test_the_next_step_is_the_next_of_the_run(self, client: httpx.AsyncClient) -> None:
+        """Previous and next go by the first dispatch, as the run's page does; artifacts and the result come last."""
+        pipeline = await Pipeline.create(client)
+        first = await pipeline.output("z", 1)
+        await pipeline.output("m", 1)
+        await pipeline.output("a", 1)
+        await pipeline.stage(first, "c.md", "x")
+        await pipeline.finish(result={"b": 1})
+        names = ["z", "m", "a", "c.md", "b"]
+        for name, before, after in zip(names, ["", *names], [*names[1:], ""], strict=False):
+            text = (await shown(pipeline, "step", name=name)).text
+            assert re.findall(r'aria-label="Previous step: ([^"]+)"', text) == [before][: bool(before)]
+            assert re.findall(r'aria-label="Next step: ([^"]+)"', text) == [after][: bool(after)]
+
     async def test_a_page_holds_a_bounded_piece(self, client: httpx.AsyncClient) -> None:
         """Of two megabytes a page holds the beginning, cut between two characters, and says how much that is."""
         pipeline = await Pipeline.create(client)
