@@ -117,7 +117,9 @@ class StepViews:
         view = self._view(address, names, summary, fault)._replace(is_over=is_over)
         if entry is not None and summary.kind is Kind.STEP:
             view = view._replace(entry=entry, mark=STEP_MARKS[entry.status])
-        return view if fault is not None else view._replace(body=await self._bodies.make(address))
+        if fault is not None:
+            return view
+        return view._replace(body=await self._bodies.make(address), curls=await self._curls(address, summary))
 
     async def _summary(self, address: StepAddress) -> tuple[StepSummary, str | None]:
         """Look at the output; where the address leads nowhere, at the nearest that is there, with the reason."""
@@ -146,7 +148,7 @@ class StepViews:
             tabs=[Choice(view, address._replace(view=view, cursor=None).url, view == address.view) for view in VIEWS],
             before=before,
             after=after,
-            curls=[] if summary is None or fault is not None else self._curls(summary),
+            curls=[],
             download_url=address.content_url(),
             file_url=address._replace(path="").content_url("file"),
             permalink=_pinned(address, summary).url,
@@ -156,14 +158,23 @@ class StepViews:
             body=None,
         )
 
-    def _curls(self, summary: StepSummary) -> list[tuple[str, str]]:
-        url, etag = summary.content_url, etag_of(summary.sha256)
+    async def _curls(self, address: StepAddress, summary: StepSummary) -> list[tuple[str, str]]:
+        """Write the lines that fetch what the tab shows: the tree is of the JSON, raw is a text's own bytes."""
+        url, sha256, form = summary.content_url, summary.sha256, _FORMS.get(address.view)
+        if form is not None:
+            narrowing = address.narrowing._replace(format=form)
+            look = await self._query.look(address.task_id, address.run_id, address.name, narrowing)
+            url, sha256 = look.place.url(address.name, narrowing), look.form.sha256
+        etag = etag_of(sha256)
         return [
             ("Fetch it", curl_line(url, needs_token=self._needs_token)),
             ("Fetch it if it changed", curl_line(url, needs_token=self._needs_token, etag=etag)),
         ]
 
 
+_FORMS = {"tree": "json", "raw": "raw"}
+
+_ALL_UP_TO = 9
 _CHOICES_AROUND = 2
 
 
@@ -192,7 +203,9 @@ def _switch(noun: str, shown: int | None, total: int, of: Callable[[int], StepAd
 
 
 def _shown_numbers(shown: int | None, total: int) -> list[int | None]:
-    """Choose the first, the last and those around the one that is shown; None stands for a gap."""
+    """Choose all of a few, else the first, the last and those around the one that is shown; None stands for a gap."""
+    if total <= _ALL_UP_TO:
+        return list(range(1, total + 1))
     around = range((shown or total) - _CHOICES_AROUND, (shown or total) + _CHOICES_AROUND + 1)
     numbers: list[int | None] = []
     for number in sorted({1, total, *(each for each in around if 1 <= each <= total)}):
