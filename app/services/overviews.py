@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from app.domain.errors import InvalidParameter
+from app.domain.errors import InvalidParameter, RunNotFound
 from app.domain.records import RunStatus, RunSummary, StepEntry
 from app.domain.rendering import sha256_hex
 from app.domain.values import JsonValue
@@ -135,6 +135,18 @@ class Overviews:
         """
         async with self._database.point() as stores:
             return require_run(await stores.projections.find_run(task_id, run_id), task_id, run_id)
+
+    async def find_task_id(self, run_id: str) -> str:
+        """Return the id of the task that a run is of.
+
+        Raises:
+            RunNotFound: no run has this id.
+        """
+        async with self._database.point() as stores:
+            run = await stores.runs.find_summary(run_id)
+        if run is None:
+            raise RunNotFound(run_id)
+        return run.task_id
 
     async def read_run(self, task_id: str, run_id: str) -> RunReading:
         """Read what happened in a run.

@@ -269,6 +269,9 @@ class TestRun:
         second = await pipeline.retry(first)
         stats = {"usage": {"total_tokens": 30}, "num_turns": 2}
         await client.post("/v1/worker/stats", content=dumped(stats), headers=bearer(second))
+        quiet = await Pipeline.create(client)
+        await quiet.dispatch("a")
+        assert [len(row) for row in await rows_of(client, url_of(quiet), table=1)] == [6]
         rows = await rows_of(client, url_of(pipeline), table=1)
         assert [row[0] for row in rows] == [f"a {first['step_id']}"] * 2
         assert [row[1:4] for row in rows] == [["blocked", "1", "1"], ["in flight", "1", "2"]]
@@ -345,8 +348,18 @@ class TestRun:
         assert (await client.get(f"{url}/runs/latest")).headers["location"] == url_of(pipeline)
         assert (await client.get(url)).headers["location"] == f"/ui?q={pipeline.task_id}"
         assert (await client.get("/")).headers["location"] == "/ui"
+        run = pipeline.run_id
+        for guessed, page in (
+            ("/ui/tasks", "/ui"), ("/ui/runs", "/ui"), (f"/ui/runs/{run}", url_of(pipeline)),
+            (f"/ui/runs/{run}/steps", url_of(pipeline)), (f"{url}/runs", f"/ui?q={pipeline.task_id}"),
+            (f"{url}/runs/{run}/steps", url_of(pipeline)), (f"{url}/runs/latest/steps", f"{url}/runs/latest"),
+            (f"{url}/runs/{run}/steps/a%2Fb%20%E8%A8%88", f"{url_of(pipeline)}/step?name=a%2Fb%20%E8%A8%88"),
+        ):  # fmt: skip
+            assert (await client.get(guessed)).headers["location"] == page, guessed
+        assert "/openapi.json" not in (await client.get("/ui/x")).text
         other = await Pipeline.create(client)
         for wrong, status in (
+            ("/ui/runs/R-0", 404), ("/ui/runs/x", 400),
             ("/ui/tasks/T-0/runs/R-0", 404), (f"{url}/runs/R-0", 404), (f"{url}/runs/{other.run_id}", 404),
             ("/ui/tasks/x/runs/R-0", 400), (f"{url}/runs/x", 400), (f"{url}/runs/%2e%2e", 400), ("/ui/x", 404),
         ):  # fmt: skip
@@ -405,5 +418,7 @@ class TestHeaders:
             assert (again.status_code, again.content) == (304, b"")
             older = await client.get(re.sub(r"static/\w+/", "static/0000/", url))
             assert (older.content, older.headers["cache-control"]) == (answer.content, "no-cache")
+        icon = await client.get("/favicon.ico", follow_redirects=True)
+        assert (icon.status_code, icon.headers["content-type"]) == (200, "image/svg+xml")
         for name in ("nothing.js", "..%2fpages.py", "%2e%2e%2f%2e%2e%2fmain.py", "app.css%00"):
             assert (await client.get(f"/ui/static/0000/{name}")).status_code == 404
