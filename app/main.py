@@ -66,6 +66,7 @@ from app.storage.urls import DatabaseUrl, UnusableDatabase, parse_database_url
 from app.web.compare_pages import compare_router
 from app.web.compare_view import CompareViews
 from app.web.error_pages import error_page, is_page
+from app.web.guessed_paths import guessed_router
 from app.web.logins import logins_router
 from app.web.pages import Pages
 from app.web.run_pages import runs_router as runs_pages_router
@@ -187,7 +188,9 @@ def _wire(app: _Application, settings: Settings, database: Database) -> None:
     app.include_router(health_router(Status(database, clock=_now), __version__))
     access, sessions = Access(database, token, clock=_now), Sessions(token, clock=_now)
     _wire_pages(app, access, sessions, is_https=base_url.startswith("https://"))
-    app.include_router(runs_pages_router(app.pages, Overviews(database), query, clock=_now))
+    overviews = Overviews(database)
+    app.include_router(runs_pages_router(app.pages, overviews, query, clock=_now))
+    app.include_router(guessed_router(overviews))
     views = StepViews(query, catalog, StepBodies(query, outlines), needs_token=access.needs_operator)
     app.include_router(step_router(app.pages, views, StepFiles(query, outlines)))
     app.include_router(compare_router(app.pages, CompareViews(query, catalog, Comparisons(query))))

@@ -8,15 +8,15 @@ from urllib.parse import urlsplit
 from starlette.types import Scope
 
 from app.domain.errors import Forbidden
-from app.services.sessions import LOGIN_PATH, LOGOUT_PATH, SESSION_COOKIE, STATIC_PREFIX, Sessions
+from app.services.sessions import ICON_PATH, LOGIN_PATH, LOGOUT_PATH, SESSION_COOKIE, STATIC_PREFIX, Sessions
 
 _FORMS = frozenset({LOGIN_PATH, LOGOUT_PATH})
 _READS = frozenset({"GET", "HEAD"})
 
 
 def is_open(path: str) -> bool:
-    """Tell whether a path of the pages needs no session: the login, and what it is made of."""
-    return path == LOGIN_PATH or path.startswith(STATIC_PREFIX)
+    """Tell whether a path of the pages needs no session: the login, what it is made of, and the icon."""
+    return path in {LOGIN_PATH, ICON_PATH} or path.startswith(STATIC_PREFIX)
 
 
 def has_session(scope: Scope, sessions: Sessions) -> bool:

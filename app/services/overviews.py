@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from app.domain.errors import InvalidParameter
+from app.domain.errors import InvalidParameter, RunNotFound
 from app.domain.records import RunStatus, RunSummary, StepEntry
 from app.domain.rendering import sha256_hex
 from app.domain.values import JsonValue
@@ -46,13 +46,15 @@ class OverviewPage(NamedTuple):
 
 
 class RunStory(NamedTuple):
-    """A run with all that happened in it, but for the outputs."""
+    """A run with all that happened in it; of the outputs only how many there are, and which steps put out a text."""
 
     run: RunSummary
     goal: str | None
     dispatches: list[StepEntry]
     degradations: list[JsonValue]
     aliases: dict[str, str]
+    outputs: OutputCounts
+    texts: frozenset[str]
 
 
 class RunReading(NamedTuple):
@@ -63,16 +65,20 @@ class RunReading(NamedTuple):
     rows: Sequence[Row]
     degradations: list[JsonValue]
     aliases: dict[str, str]
+    outputs: OutputCounts
+    texts: frozenset[str]
 
     @property
     def digest(self) -> str:
         """The same for the same story, and for no other."""
         rows = [tuple(row) for row in self.rows]
-        return sha256_hex(repr((self.run, self.goal, rows, self.degradations, self.aliases)).encode())
+        told = (self.run, self.goal, rows, self.degradations, self.aliases, self.outputs, sorted(self.texts))
+        return sha256_hex(repr(told).encode())
 
     def story(self) -> RunStory:
         """Tell what happened."""
-        return RunStory(self.run, self.goal, list(map(entry_of, self.rows)), self.degradations, self.aliases)
+        entries = list(map(entry_of, self.rows))
+        return RunStory(self.run, self.goal, entries, self.degradations, self.aliases, self.outputs, self.texts)
 
 
 class Overviews:
@@ -130,6 +136,18 @@ class Overviews:
         async with self._database.point() as stores:
             return require_run(await stores.projections.find_run(task_id, run_id), task_id, run_id)
 
+    async def find_task_id(self, run_id: str) -> str:
+        """Return the id of the task that a run is of.
+
+        Raises:
+            RunNotFound: no run has this id.
+        """
+        async with self._database.point() as stores:
+            run = await stores.runs.find_summary(run_id)
+        if run is None:
+            raise RunNotFound(run_id)
+        return run.task_id
+
     async def read_run(self, task_id: str, run_id: str) -> RunReading:
         """Read what happened in a run.
 
@@ -143,8 +161,11 @@ class Overviews:
             rows = await stores.dispatches.list_rows(found)
             degradations = await stores.runs.list_degradations(found)
             aliases = await stores.projections.list_aliases(task_id)
+            counted = await stores.overviews.count_outputs([found])
+            texts = await stores.overviews.list_texts(found)
         assert run is not None  # noqa: S101 - found in this very snapshot
-        return RunReading(run, goal, rows, degradations, aliases)
+        outputs = counted.get(found, OutputCounts())
+        return RunReading(run, goal, rows, degradations, aliases, outputs, texts)
 
     def _remember(self, ended: dict[str, tuple[StepCounts, OutputCounts]]) -> None:
         for run_id, counted in ended.items():

@@ -14,6 +14,7 @@ SESSION_COOKIE = "stepplane_session"
 LOGIN_PATH = "/ui/login"
 LOGOUT_PATH = "/ui/logout"
 STATIC_PREFIX = "/ui/static/"
+ICON_PATH = "/favicon.ico"
 
 SESSION_LASTS = timedelta(hours=24)
 

@@ -83,6 +83,10 @@ class OverviewReads:
         rows = await self._reader.all(_OUTPUT_COUNTS, **_page_ids(run_ids))
         return {row[0]: OutputCounts(row[1], int(row[2] or 0)) for row in rows}
 
+    async def list_texts(self, run_id: str) -> frozenset[str]:
+        """List the steps of a run whose value is a text: only a text has another form than its JSON."""
+        return frozenset(shown(row[0]) for row in await self._reader.all(_TEXTS, run_id=run_id))
+
     async def find_goal(self, task_id: str) -> str | None:
         """Return the goal of a task, if it has one."""
         row = await self._reader.first(_GOAL, task_id=task_id)
@@ -172,4 +176,10 @@ _OUTPUT_COUNTS = (
     select(_p.run_id, func.count(), func.sum(_size))
     .where(_p.run_id.in_(_ids), _p.visibility == LISTED)
     .group_by(_p.run_id)
+)
+_TEXTS = select(_p.name).where(
+    _p.run_id == bindparam("run_id"),
+    _p.visibility == LISTED,
+    _p.kind != Kind.ARTIFACT,
+    _p.raw_sha256 != _p.json_sha256,
 )

@@ -45,7 +45,10 @@ class ChangeLine(NamedTuple):
 
 
 class CompareView(NamedTuple):
-    """The page of a comparison; without one where a side is missing."""
+    """The page of a comparison; without one where a side is missing.
+
+    Of two texts there is one path, which tells nothing that their lines do not tell.
+    """
 
     address: StepAddress
     before: SideView | None
@@ -55,6 +58,7 @@ class CompareView(NamedTuple):
     fault: str | None
     comparison: Comparison | None
     changes: list[ChangeLine]
+    tells_paths: bool
     most_lines: int
 
 
@@ -117,6 +121,7 @@ class CompareViews:
         comparison = None
         if before is not None and old is not None and summary is not None:
             comparison = await self._comparisons.compare(address.task_id, address.name, before, after)
+        changes = _lines(address, before, after, comparison)
         return CompareView(
             address=address,
             before=None if before is None else _side(address, before, old),
@@ -125,7 +130,8 @@ class CompareViews:
             swap_url=None if before is None else compare_url(address, after, before),
             fault=fault or old_fault,
             comparison=comparison,
-            changes=_lines(address, before, after, comparison),
+            changes=changes,
+            tells_paths=not (len(changes) == 1 and _is_of_texts(changes[0].change)),
             most_lines=_SHOWN_LINES,
         )
 
@@ -176,6 +182,10 @@ def _lines(address: StepAddress, before: Side | None, after: Side, comparison: C
 
 _SHOWN_CHARS = 500
 _PATH_CHARS = 4_000
+
+
+def _is_of_texts(change: Change) -> bool:
+    return change.path == "$" and all((text or "").startswith('"') for text in (change.before, change.after))
 
 
 def _at(address: StepAddress, side: Side) -> StepAddress:

@@ -1,6 +1,7 @@
 """Error pages: what went wrong, as a page for people.
 
-The invariant: it tells the sentence, the code and the request id that the API would tell, and no more.
+The invariant: it tells the code and the request id that the API would tell, and its sentence; where that speaks of
+the API's own document, one that speaks of pages.
 """
 
 from http import HTTPStatus
@@ -36,10 +37,12 @@ def error_page(pages: Pages, scope: Scope, error: StepplaneError, status: int, r
     """Answer an error; whoever has no session yet is sent to the login, and back from there."""
     if isinstance(error, Unauthenticated) and _may_log_in(scope):
         return see_other(f"{LOGIN_PATH}?next={quote(_target(scope), safe='')}")
-    view = ErrorView(HTTPStatus(status).phrase, error.sentence, error.code, request_id)
+    sentence = _NO_PAGE if error.code == "route_not_found" else error.sentence
+    view = ErrorView(HTTPStatus(status).phrase, sentence, error.code, request_id)
     return pages.answer("error.html", view, status=status, headers=_HEADERS.get(HTTPStatus(status)))
 
 
+_NO_PAGE = "there is no page at this address: each is reached from the list of all runs"
 _HEADERS = {
     HTTPStatus.UNAUTHORIZED: {"WWW-Authenticate": "Bearer"},
     HTTPStatus.SERVICE_UNAVAILABLE: {"Retry-After": "2"},

@@ -34,15 +34,19 @@ class DispatchLine(NamedTuple):
 
 
 class DispatchesView(NamedTuple):
-    """The first dispatches of a run, and how many there are."""
+    """The first dispatches of a run, how many there are, and what any worker of those that are shown told."""
 
     lines: list[DispatchLine]
     total: int
+    tells_workers: bool
+    tells_used: bool
 
 
 def dispatches_view(run: RunSummary, dispatches: Sequence[StepEntry]) -> DispatchesView:
     """Make the lines of dispatches, in their order."""
-    return DispatchesView([_line(run, entry) for entry in dispatches[:MAX_DISPATCHES]], len(dispatches))
+    lines = [_line(run, entry) for entry in dispatches[:MAX_DISPATCHES]]
+    tells_workers, tells_used = any(line.worker for line in lines), any(line.used for line in lines)
+    return DispatchesView(lines, len(dispatches), tells_workers, tells_used)
 
 
 def mark_of(run: RunSummary, entry: StepEntry) -> Mark:

@@ -3,12 +3,13 @@
 The invariant: a name that was dispatched is in the table, whether it has put out something or not.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from app.domain.records import Kind, RunSummary, StepEntry, StepStatus, StepSummary
+from app.domain.records import Kind, RunSummary, Source, StepEntry, StepStatus, StepSummary
 from app.services.overviews import RunStory
 from app.web.marks import LOST, STEP_MARKS, Mark
+from app.web.step_order import Place, StepOrder
 from app.web.urls import run_url, step_url
 
 PAGE_STEPS = 200
@@ -17,19 +18,38 @@ _TYPES = {"application/json": "JSON", "text/markdown": "Markdown", "text/plain":
 
 
 class StepLine(NamedTuple):
-    """One name of the run: what answers for it now, or that nothing does yet."""
+    """One name of the run: what answers for it now, or that nothing does yet.
+
+    Attributes:
+        name: the canonical one.
+        place: where it stands without another order.
+        url: what it put out; None while there is nothing.
+        aliases: its other names.
+        kind: ``step`` or ``artifact``.
+        badge: what it is where that is no step of its own; None for a step.
+        mark: how the attempt stands that answers; None for what has no status.
+        others: how other steps of the name stand, where that is another way.
+        type: of the value, whatever file holds it.
+        has_file: whether its URL serves a file.
+        size_bytes: of what its URL serves.
+        attempts: of the occurrence that answers.
+        occurrences: how often the name was dispatched.
+        submitted_at: when the output that answers was submitted.
+    """
 
     name: str
+    place: Place
     url: str | None
     aliases: list[str]
     kind: str
+    badge: str | None
     mark: Mark | None
-    is_again: bool
+    others: list[str]
     type: str | None
+    has_file: bool
     size_bytes: int | None
     attempts: int | None
     occurrences: int | None
-    source: str | None
     submitted_at: str | None
 
 
@@ -112,43 +132,29 @@ def find_lines(story: RunStory, outputs: list[StepSummary], search: str) -> list
     for alias, canonical in sorted(story.aliases.items()):
         if alias != canonical:
             aliases.setdefault(canonical, []).append(alias)
-    statuses = {(entry.step_id, entry.attempt): entry.status for entry in story.dispatches}
-    silent = {entry.name: entry for entry in list_silent(story.dispatches)}
-    is_over = story.run.status.is_terminal
-    lines = [_line(story, each, aliases, statuses, is_again=each.name in silent and not is_over) for each in outputs]
-    answered = {summary.name for summary in outputs if summary.kind is Kind.STEP}
-    counts: dict[str, int] = {}
+    newest: dict[str, dict[str, StepEntry]] = {}
     for entry in story.dispatches:
-        counts[entry.name] = max(counts.get(entry.name, 0), entry.occurrence)
-    mark = LOST if is_over else STEP_MARKS[StepStatus.DISPATCHED]
+        newest.setdefault(entry.name, {})[entry.step_id] = entry
+    order = StepOrder(story.dispatches)
+    statuses = {(entry.step_id, entry.attempt): entry.status for entry in story.dispatches}
+    lines = []
+    for summary in outputs:
+        line = _line(story, summary, order, statuses)
+        if summary.kind is Kind.STEP:
+            others = _others(story, line.mark, newest.get(summary.name, {}).values())
+            line = line._replace(aliases=aliases.get(summary.name, []), others=others)
+        lines.append(line)
+    answered = {summary.name for summary in outputs if summary.kind is Kind.STEP}
     lines += [
-        StepLine(
-            name=name,
-            url=None,
-            aliases=aliases.get(name, []),
-            kind="step",
-            mark=mark,
-            is_again=False,
-            type=None,
-            size_bytes=None,
-            attempts=entry.attempt,
-            occurrences=counts[name],
-            source=None,
-            submitted_at=None,
-        )
-        for name, entry in silent.items()
+        _silent_line(story, order, aliases.get(name, []), list(steps.values()))
+        for name, steps in newest.items()
         if name not in answered
     ]
-    return [line for line in lines if _matches(line, search)]
+    return sorted((line for line in lines if _matches(line, search)), key=lambda line: line.place)
 
 
 def _line(
-    story: RunStory,
-    summary: StepSummary,
-    aliases: dict[str, list[str]],
-    statuses: dict[tuple[str, int], StepStatus],
-    *,
-    is_again: bool,
+    story: RunStory, summary: StepSummary, order: StepOrder, statuses: dict[tuple[str, int], StepStatus]
 ) -> StepLine:
     mark = None
     if summary.kind is Kind.STEP and summary.step_id is not None and summary.attempt is not None:
@@ -157,17 +163,65 @@ def _line(
         mark = said if mark == STEP_MARKS[StepStatus.DISPATCHED] else mark
     return StepLine(
         name=summary.name,
+        place=order.place(summary.name, summary.kind, summary.source),
         url=step_url(story.run.task_id, story.run.id, summary.name),
-        aliases=aliases.get(summary.name, []) if summary.kind is Kind.STEP else [],
+        aliases=[],
         kind=summary.kind.value,
+        badge=badge_of(summary),
         mark=mark,
-        is_again=is_again and summary.kind is Kind.STEP,
-        type=_TYPES.get(summary.content_type.partition(";")[0], summary.content_type),
+        others=[],
+        type=_type(summary, is_text=summary.name in story.texts),
+        has_file=summary.file_path is not None,
         size_bytes=summary.size_bytes,
         attempts=summary.attempts,
         occurrences=summary.occurrences,
-        source=summary.source.value.replace("_", " "),
         submitted_at=summary.submitted_at,
+    )
+
+
+def badge_of(summary: StepSummary) -> str | None:
+    """Tell what an output is where it is not what a step submitted as its own."""
+    if summary.kind is Kind.ARTIFACT:
+        return "artifact"
+    return "from the result" if summary.source is Source.RESULT_REF else None
+
+
+def _others(story: RunStory, mark: Mark | None, steps: Iterable[StepEntry]) -> list[str]:
+    """Tell of a name's other steps what its one mark would hide: those in flight, without an output, or blocked."""
+    statuses = {step.status for step in steps}
+    words = []
+    if StepStatus.DISPATCHED in statuses:
+        words.append(LOST.word if story.run.status.is_terminal else "again in flight")
+    if StepStatus.BLOCKED in statuses and mark != STEP_MARKS[StepStatus.BLOCKED]:
+        words.append("also blocked")
+    return words
+
+
+def _type(summary: StepSummary, *, is_text: bool) -> str:
+    """Name the type of a value: a step's is JSON unless it is a text, an artifact's is told by its name."""
+    if summary.kind is Kind.STEP:
+        return "text" if is_text else "JSON"
+    return _TYPES.get(summary.content_type.partition(";")[0], summary.content_type)
+
+
+def _silent_line(story: RunStory, order: StepOrder, aliases: list[str], steps: list[StepEntry]) -> StepLine:
+    """Make the line of a name that has put out nothing yet."""
+    newest = steps[-1]
+    return StepLine(
+        name=newest.name,
+        place=order.place(newest.name, Kind.STEP, None),
+        url=None,
+        aliases=aliases,
+        kind=Kind.STEP.value,
+        badge=None,
+        mark=LOST if story.run.status.is_terminal else STEP_MARKS[StepStatus.DISPATCHED],
+        others=[],
+        type=None,
+        has_file=False,
+        size_bytes=None,
+        attempts=newest.attempt,
+        occurrences=max(step.occurrence for step in steps),
+        submitted_at=None,
     )
 
 
@@ -185,7 +239,6 @@ _ORDERS: dict[str, tuple[str, bool, Callable[[StepLine], Any]]] = {
     "size": ("Size", True, lambda line: line.size_bytes or 0),
     "attempts": ("Attempts", True, lambda line: line.attempts or 0),
     "occurrences": ("Occurrences", True, lambda line: line.occurrences or 0),
-    "source": ("Source", False, lambda line: line.source or ""),
     "submitted": ("Submitted", False, lambda line: line.submitted_at or "~"),
 }
 """The columns: word, whether it holds numbers, and what it is sorted by. Text sorts upwards first, numbers down."""
@@ -194,10 +247,11 @@ SORTS = frozenset(_ORDERS) | {f"-{name}" for name in _ORDERS}
 
 
 def _sorted(lines: list[StepLine], sort: str) -> list[StepLine]:
-    """Sort lines; without a wish in the order in which they came, the ones that are still awaited last."""
-    named = sorted(lines, key=lambda line: line.name)
-    name, is_down = (sort.removeprefix("-"), sort.startswith("-")) if sort in SORTS else ("submitted", False)
-    return sorted(named, key=_ORDERS[name][2], reverse=is_down)
+    """Sort lines; without a wish they stay in the order of their first dispatch."""
+    if sort not in SORTS:
+        return lines
+    name, is_down = sort.removeprefix("-"), sort.startswith("-")
+    return sorted(sorted(lines, key=lambda line: line.name), key=_ORDERS[name][2], reverse=is_down)
 
 
 def _columns(sort: str, url: Callable[..., str]) -> list[Column]:

@@ -23,7 +23,11 @@ _SHOWN_CHARS = 2_000
 
 
 class RunHead(NamedTuple):
-    """What a run is; ``duration_ms`` is None while it goes on."""
+    """What a run is; ``duration_ms`` is None while it goes on.
+
+    A name that is dispatched again is another step, and each attempt of a step another dispatch. The size of the
+    outputs is that of the values, as the list of runs counts it: files are as large as somebody made them.
+    """
 
     run_id: str
     task_id: str
@@ -35,7 +39,9 @@ class RunHead(NamedTuple):
     created_at: str
     updated_at: str
     duration_ms: int | None
-    dispatched: int
+    names: int
+    steps: int
+    dispatches: int
     in_flight: int
     outputs: int
     size_bytes: int
@@ -84,7 +90,7 @@ def run_view(story: RunStory, outputs: list[StepSummary], result: StepSummary | 
     names = {line.name for line in found}
     dispatches = [entry for entry in story.dispatches if entry.name in names]
     return RunView(
-        head=_head(story, outputs),
+        head=_head(story),
         timeline=timeline_of(story.run, dispatches, {line.name for line in found if line.url is not None}),
         steps=steps_view(story.run, found, asked),
         dispatches=dispatches_view(story.run, dispatches),
@@ -94,7 +100,7 @@ def run_view(story: RunStory, outputs: list[StepSummary], result: StepSummary | 
     )
 
 
-def _head(story: RunStory, outputs: list[StepSummary]) -> RunHead:
+def _head(story: RunStory) -> RunHead:
     run = story.run
     return RunHead(
         run_id=run.id,
@@ -107,10 +113,12 @@ def _head(story: RunStory, outputs: list[StepSummary]) -> RunHead:
         created_at=run.created_at,
         updated_at=run.updated_at,
         duration_ms=elapsed_ms(run.created_at, run.updated_at) if run.status.is_terminal else None,
-        dispatched=len({entry.step_id for entry in story.dispatches}),
+        names=len({entry.name for entry in story.dispatches}),
+        steps=len({entry.step_id for entry in story.dispatches}),
+        dispatches=len(story.dispatches),
         in_flight=0 if run.status.is_terminal else len(list_silent(story.dispatches)),
-        outputs=len(outputs),
-        size_bytes=sum(summary.size_bytes for summary in outputs),
+        outputs=story.outputs.outputs,
+        size_bytes=story.outputs.size_bytes,
     )
 
 

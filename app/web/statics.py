@@ -11,9 +11,9 @@ from typing import NamedTuple
 from fastapi import APIRouter
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 
-from app.services.sessions import STATIC_PREFIX
+from app.services.sessions import ICON_PATH, STATIC_PREFIX
 
 _FOLDER = Path(__file__).parent / "static"
 _DIGEST_CHARS = 16
@@ -57,8 +57,13 @@ class Statics:
 
 
 def statics_router(statics: Statics) -> APIRouter:
-    """Make the route of static files."""
+    """Make the routes of static files."""
     router = APIRouter(include_in_schema=False)
+
+    @router.api_route(ICON_PATH, methods=["GET", "HEAD"])
+    async def get_icon() -> Response:
+        """Send to the icon: browsers ask here where a document names none, as JSON cannot."""
+        return RedirectResponse(statics.url("icon.svg"), 307, {"Cache-Control": _ASK_AGAIN})
 
     @router.api_route(STATIC_PREFIX + "{digest}/{name}", methods=["GET", "HEAD"])
     async def get_static(request: Request, digest: str, name: str) -> Response:

@@ -4,7 +4,7 @@ The invariant: an address that leads nowhere still shows what there is and how t
 that does not exist is an error page.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from app.domain.answers import read_summary
@@ -20,6 +20,7 @@ from app.web.curl import curl_line
 from app.web.marks import STEP_MARKS, Mark
 from app.web.step_address import VIEWS, StepAddress
 from app.web.step_bodies import Body, StepBodies
+from app.web.step_order import StepOrder
 
 
 class Choice(NamedTuple):
@@ -99,9 +100,9 @@ class StepViews:
         """
         listing = await self._query.list_json(address.task_id, address.run_id)
         address = address._replace(run_id=listing.run_id)
-        names = [read_summary(summary)["name"] for summary in listing.summaries]
         is_over = (await self._catalog.get_run_summary(listing.run_id)).status.is_terminal
         entries = await self._catalog.list_dispatches(listing.run_id)
+        names = _ordered(listing.summaries, entries)
         try:
             summary, fault = await self._summary(address)
         except StepNotFound:
@@ -116,7 +117,9 @@ class StepViews:
         view = self._view(address, names, summary, fault)._replace(is_over=is_over)
         if entry is not None and summary.kind is Kind.STEP:
             view = view._replace(entry=entry, mark=STEP_MARKS[entry.status])
-        return view if fault is not None else view._replace(body=await self._bodies.make(address))
+        if fault is not None:
+            return view
+        return view._replace(body=await self._bodies.make(address), curls=await self._curls(address, summary))
 
     async def _summary(self, address: StepAddress) -> tuple[StepSummary, str | None]:
         """Look at the output; where the address leads nowhere, at the nearest that is there, with the reason."""
@@ -145,7 +148,7 @@ class StepViews:
             tabs=[Choice(view, address._replace(view=view, cursor=None).url, view == address.view) for view in VIEWS],
             before=before,
             after=after,
-            curls=[] if summary is None or fault is not None else self._curls(summary),
+            curls=[],
             download_url=address.content_url(),
             file_url=address._replace(path="").content_url("file"),
             permalink=_pinned(address, summary).url,
@@ -155,14 +158,23 @@ class StepViews:
             body=None,
         )
 
-    def _curls(self, summary: StepSummary) -> list[tuple[str, str]]:
-        url, etag = summary.content_url, etag_of(summary.sha256)
+    async def _curls(self, address: StepAddress, summary: StepSummary) -> list[tuple[str, str]]:
+        """Write the lines that fetch what the tab shows: the tree is of the JSON, raw is a text's own bytes."""
+        url, sha256, form = summary.content_url, summary.sha256, _FORMS.get(address.view)
+        if form is not None:
+            narrowing = address.narrowing._replace(format=form)
+            look = await self._query.look(address.task_id, address.run_id, address.name, narrowing)
+            url, sha256 = look.place.url(address.name, narrowing), look.form.sha256
+        etag = etag_of(sha256)
         return [
             ("Fetch it", curl_line(url, needs_token=self._needs_token)),
             ("Fetch it if it changed", curl_line(url, needs_token=self._needs_token, etag=etag)),
         ]
 
 
+_FORMS = {"tree": "json", "raw": "raw"}
+
+_ALL_UP_TO = 9
 _CHOICES_AROUND = 2
 
 
@@ -191,7 +203,9 @@ def _switch(noun: str, shown: int | None, total: int, of: Callable[[int], StepAd
 
 
 def _shown_numbers(shown: int | None, total: int) -> list[int | None]:
-    """Choose the first, the last and those around the one that is shown; None stands for a gap."""
+    """Choose all of a few, else the first, the last and those around the one that is shown; None stands for a gap."""
+    if total <= _ALL_UP_TO:
+        return list(range(1, total + 1))
     around = range((shown or total) - _CHOICES_AROUND, (shown or total) + _CHOICES_AROUND + 1)
     numbers: list[int | None] = []
     for number in sorted({1, total, *(each for each in around if 1 <= each <= total)}):
@@ -210,6 +224,13 @@ def _pinned(address: StepAddress, summary: StepSummary | None) -> StepAddress:
 
 def _side(address: StepAddress, summary: StepSummary) -> Side:
     return Side(address.run_id or "", summary.occurrence, summary.attempt)
+
+
+def _ordered(summaries: Sequence[bytes], entries: list[StepEntry]) -> list[str]:
+    """List the names of a run in the order of its page."""
+    order = StepOrder(entries)
+    told = [read_summary(summary) for summary in summaries]
+    return [place[-1] for place in sorted(order.place(each["name"], each["kind"], each["source"]) for each in told)]
 
 
 def _neighbours(address: StepAddress, names: list[str]) -> tuple[Choice | None, Choice | None]:

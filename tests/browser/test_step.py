@@ -315,7 +315,7 @@ class TestShell:
             await pipeline.output("a/b", {"it's": 1})
         page = await open_page(extra_http_headers={"Authorization": f"Bearer {TOKEN}"})
         await page.goto(step_url(guarded_server, pipeline, "a/b", path='$["it\'s"]'))
-        url = f"{guarded_server.url}{pipeline.steps_url}/a%2Fb/content?path=%24%5B%22it%27s%22%5D"
+        url = f"{guarded_server.url}{pipeline.steps_url}/a%2Fb/content?path=%24%5B%22it%27s%22%5D&format=json"
         lines = await page.locator(".curl pre").all_inner_texts()
         assert lines[0] == f'curl -s -H "Authorization: Bearer $STEPPLANE_OPERATOR_TOKEN" "{url}"'
         assert "-H 'If-None-Match: \"sha256:" in lines[1]

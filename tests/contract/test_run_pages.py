@@ -3,6 +3,7 @@
 import re
 from html import unescape
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -190,24 +191,52 @@ class TestRuns:
 
 class TestRun:
     async def test_a_line_a_name(self, client: httpx.AsyncClient) -> None:
-        """Every name with its aliases, status, type, size, counts and source; names in flight are there before."""
+        """Every name with its aliases, status, type, size and counts; names in flight are there before."""
         pipeline = await Pipeline.create(client, blueprint_of(("plan", "$.the_plan"), ("next", "$.n")), goal="g")
         first = await pipeline.output("plan", [1, 2])
         await pipeline.stage(first, "notes.md", "# hi")
         await pipeline.dispatch("plan")
         await pipeline.dispatch("next")
         rows = {row[0].split()[0]: row[1:] for row in await rows_of(client, url_of(pipeline))}
-        assert list(rows) == ["plan", "notes.md", "next"]
-        assert rows["plan"][:6] == ["passed again in flight", "JSON", "12 B", "1", "2", "data plane"]
-        assert rows["notes.md"][:6] == [NONE, "Markdown", "4 B", "1", "2", "data plane"]
-        assert rows["next"] == ["in flight", NONE, NONE, "1", "1", NONE, NONE]
+        assert list(rows) == ["plan", "next", "notes.md"]
+        assert rows["plan"][:5] == ["passed again in flight", "JSON", "12 B", "1", "2"]
+        assert rows["notes.md"][:5] == [NONE, "Markdown", "4 B", "1", "2"]
+        assert rows["next"] == ["in flight", NONE, NONE, "1", "1", NONE]
+        assert "3 steps of 2 names, 2 in flight" in (await page_of(client, url_of(pipeline)))
         assert "also the_plan" in (await rows_of(client, url_of(pipeline)))[0][0]
         await pipeline.finish(result={"extra": [True]})
         rows = {row[0].split()[0]: row[1:] for row in await rows_of(client, url_of(pipeline))}
-        assert rows["next"][0] == "never submitted"
+        assert (rows["plan"][0], rows["next"][0]) == ("passed never submitted", "never submitted")
         text = await page_of(client, url_of(pipeline))
         assert "name=_ctx" in text
         assert "&#34;extra&#34;" in text
+
+    async def test_the_list_and_the_run_tell_one_size(self, client: httpx.AsyncClient, work_dir: Path) -> None:
+        """Files around values change neither the sum nor the type of the values; a badge tells that they are there."""
+        pipeline = await Pipeline.create(client, work_dir=str(work_dir))
+        await pipeline.output("a", {"k": 1})
+        await pipeline.output("b", "# not from a file")
+        rows = await rows_of(client, url_of(pipeline))
+        assert [row[2] for row in rows] == ["JSON file", "text file"]
+        ((_, _, _, outputs, *_),) = await rows_of(client, "/ui")
+        assert outputs == "31 B2 outputs"
+        assert "2 outputs, 31 B" in await page_of(client, url_of(pipeline))
+        await pipeline.finish(result={"c": True})
+        assert (await rows_of(client, url_of(pipeline)))[-1][:3] == ["c from the result", NONE, "JSON"]
+        assert "3 outputs, 35 B" in await page_of(client, url_of(pipeline))
+
+    async def test_a_row_hides_no_blocked_occurrence(self, client: httpx.AsyncClient) -> None:
+        """What an earlier occurrence ended with in the end stands beside the newest; what a retry mended does not."""
+        pipeline = await Pipeline.create(client)
+        first = await pipeline.output("a", 1)
+        mended = await pipeline.dispatch("b")
+        await pipeline.submit(mended, "no", ok="false")
+        await pipeline.result(await pipeline.retry(mended), 1)
+        await pipeline.output("a", 2)
+        assert [row[1] for row in await rows_of(client, url_of(pipeline))] == ["passed", "passed"]
+        await pipeline.submit(await pipeline.retry(first), "no", ok="false")
+        assert [row[1] for row in await rows_of(client, url_of(pipeline))] == ["passed also blocked", "passed"]
+        assert "3 steps of 2 names, 5 dispatches" in await page_of(client, url_of(pipeline))
 
     async def test_what_is_kept_is_shown_as_text(self, client: httpx.AsyncClient) -> None:
         """A goal, a name, an error, a report or a result full of markup is text, and its links lead to it."""
@@ -240,6 +269,9 @@ class TestRun:
         second = await pipeline.retry(first)
         stats = {"usage": {"total_tokens": 30}, "num_turns": 2}
         await client.post("/v1/worker/stats", content=dumped(stats), headers=bearer(second))
+        quiet = await Pipeline.create(client)
+        await quiet.dispatch("a")
+        assert [len(row) for row in await rows_of(client, url_of(quiet), table=1)] == [6]
         rows = await rows_of(client, url_of(pipeline), table=1)
         assert [row[0] for row in rows] == [f"a {first['step_id']}"] * 2
         assert [row[1:4] for row in rows] == [["blocked", "1", "1"], ["in flight", "1", "2"]]
@@ -316,8 +348,18 @@ class TestRun:
         assert (await client.get(f"{url}/runs/latest")).headers["location"] == url_of(pipeline)
         assert (await client.get(url)).headers["location"] == f"/ui?q={pipeline.task_id}"
         assert (await client.get("/")).headers["location"] == "/ui"
+        run = pipeline.run_id
+        for guessed, page in (
+            ("/ui/tasks", "/ui"), ("/ui/runs", "/ui"), (f"/ui/runs/{run}", url_of(pipeline)),
+            (f"/ui/runs/{run}/steps", url_of(pipeline)), (f"{url}/runs", f"/ui?q={pipeline.task_id}"),
+            (f"{url}/runs/{run}/steps", url_of(pipeline)), (f"{url}/runs/latest/steps", f"{url}/runs/latest"),
+            (f"{url}/runs/{run}/steps/a%2Fb%20%E8%A8%88", f"{url_of(pipeline)}/step?name=a%2Fb%20%E8%A8%88"),
+        ):  # fmt: skip
+            assert (await client.get(guessed)).headers["location"] == page, guessed
+        assert "/openapi.json" not in (await client.get("/ui/x")).text
         other = await Pipeline.create(client)
         for wrong, status in (
+            ("/ui/runs/R-0", 404), ("/ui/runs/x", 400),
             ("/ui/tasks/T-0/runs/R-0", 404), (f"{url}/runs/R-0", 404), (f"{url}/runs/{other.run_id}", 404),
             ("/ui/tasks/x/runs/R-0", 400), (f"{url}/runs/x", 400), (f"{url}/runs/%2e%2e", 400), ("/ui/x", 404),
         ):  # fmt: skip
@@ -376,5 +418,7 @@ class TestHeaders:
             assert (again.status_code, again.content) == (304, b"")
             older = await client.get(re.sub(r"static/\w+/", "static/0000/", url))
             assert (older.content, older.headers["cache-control"]) == (answer.content, "no-cache")
+        icon = await client.get("/favicon.ico", follow_redirects=True)
+        assert (icon.status_code, icon.headers["content-type"]) == (200, "image/svg+xml")
         for name in ("nothing.js", "..%2fpages.py", "%2e%2e%2f%2e%2e%2fmain.py", "app.css%00"):
             assert (await client.get(f"/ui/static/0000/{name}")).status_code == 404

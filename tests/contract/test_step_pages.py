@@ -156,6 +156,20 @@ class TestStep:
         assert (await client.get(unescape(url))).content == await pipeline.content("s")
         assert 'data-path="$.a"' in answer.text
 
+    async def test_the_next_step_is_the_next_of_the_run(self, client: httpx.AsyncClient) -> None:
+        """Previous and next go by the first dispatch, as the run's page does; artifacts and the result come last."""
+        pipeline = await Pipeline.create(client)
+        first = await pipeline.output("z", 1)
+        await pipeline.output("m", 1)
+        await pipeline.output("a", 1)
+        await pipeline.stage(first, "c.md", "x")
+        await pipeline.finish(result={"b": 1})
+        names = ["z", "m", "a", "c.md", "b"]
+        for name, before, after in zip(names, ["", *names], [*names[1:], ""], strict=False):
+            text = (await shown(pipeline, "step", name=name)).text
+            assert re.findall(r'aria-label="Previous step: ([^"]+)"', text) == [before][: bool(before)]
+            assert re.findall(r'aria-label="Next step: ([^"]+)"', text) == [after][: bool(after)]
+
     async def test_a_page_holds_a_bounded_piece(self, client: httpx.AsyncClient) -> None:
         """Of two megabytes a page holds the beginning, cut between two characters, and says how much that is."""
         pipeline = await Pipeline.create(client)
@@ -174,9 +188,12 @@ class TestStep:
             assert len((await shown(pipeline, "step", name="many", view=view)).content) < 200_000
 
     async def test_many_attempts_are_offered_in_short(self, client: httpx.AsyncClient) -> None:
-        """Of many occurrences the first, the last and those around the one that is shown are linked."""
+        """Nine occurrences are all linked; of more the first, the last and those around the one that is shown."""
         pipeline = await Pipeline.create(client)
-        for number in range(12):
+        for number in range(9):
+            await pipeline.output("s", number)
+        assert "1 2 3 4 5 6 7 8 9 of 9" in await text_of(pipeline, "step", name="s")
+        for number in range(3):
             await pipeline.output("s", number)
         page = await text_of(pipeline, "step", name="s", occurrence=6)
         assert "1 … 4 5 6 7 8 … 12 of 12" in page
@@ -188,13 +205,26 @@ class TestStep:
             async with serving(Settings(database_url=database_url, base_url=base_url)) as http:
                 pipeline = await Pipeline.create(http)
                 await pipeline.output("s", [1])
-                answer = await shown(pipeline, "step", name="s")
+                answer = await shown(pipeline, "step", name="s", view="rendered")
                 lines = re.findall(r'id="curl-\d"[^>]*>(.*?)</pre>', answer.text, re.DOTALL)
                 lines = [unescape(re.sub("<[^>]*>", "", line)).strip() for line in lines]
                 assert lines[0].startswith(f"curl -s {server}{pipeline.steps_url}/s/content"), lines
                 assert "Authorization" not in "".join(lines)
-                etag = (await pipeline.get("s", "/content")).headers["etag"]
-                assert f"-H 'If-None-Match: {etag}'" in lines[1]
+
+    async def test_a_curl_line_fetches_what_its_tab_shows(self, client: httpx.AsyncClient, work_dir: Path) -> None:
+        """The tree's is the JSON, the raw one a text's own bytes, the others what answers; each with its own tag."""
+        pipeline = await Pipeline.create(client, work_dir=str(work_dir))
+        await pipeline.output("s", "a text")
+        for view, query in (
+            ("tree", {"format": "json"}),
+            ("raw", {"format": "raw"}),
+            ("rendered", {}),
+            ("pointer", {}),
+        ):
+            text = unescape(re.sub("<[^>]*>", "", (await shown(pipeline, "step", name="s", view=view)).text))
+            answer = await pipeline.get("s", "/content", **query)
+            assert f'$STEPPLANE_SERVER{answer.request.url.raw_path.decode()}"' in text, view
+            assert f"-H 'If-None-Match: {answer.headers['etag']}'" in text, view
 
     async def test_what_is_served_beside_the_page_is_what_the_api_serves(self, client: httpx.AsyncClient) -> None:
         """The bytes, outlines and tags that a browser gets for the name ``..`` are those that the API gives."""
@@ -238,7 +268,9 @@ class TestCompare:
         pipeline = await Pipeline.create(client)
         await pipeline.output("s", "one\ntwo\nthree")
         await pipeline.output("s", "one\n2\nthree")
-        assert "1 1 one 2 \N{MINUS SIGN} two 2 + 2 3 3 three" in await text_of(pipeline, "compare", name="s")
+        page = await text_of(pipeline, "compare", name="s")
+        assert "1 1 one 2 \N{MINUS SIGN} two 2 + 2 3 3 three" in page
+        assert "Changed paths" not in page
         await pipeline.output("s", {"two": 2})
         page = await text_of(pipeline, "compare", name="s")
         assert "changed $" in page
