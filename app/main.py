@@ -28,7 +28,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from app import __version__
 from app.api.answers import AnswerResponse
 from app.api.data import data_router
-from app.api.errors import ERROR_SCHEMA, ErrorBody, MethodNotAllowed, domain_error, error_answer, status_of
+from app.api.document import complete_document
+from app.api.errors import MethodNotAllowed, domain_error, error_answer, status_of
 from app.api.health import health_router
 from app.api.middleware import REQUEST_ID_KEY, Envelope, Guard
 from app.api.outlines import outlines_router
@@ -145,16 +146,9 @@ class _Application(FastAPI):
         self.outer = super().__call__
 
     def openapi(self) -> dict[str, Any]:
-        """Describe the API, with the one schema of our errors, and without the framework's that no route answers."""
+        """Describe the API."""
         if self.openapi_schema is None:
-            document = super().openapi()
-            for item in document["paths"].values():
-                for operation in item.values():
-                    if "HTTPValidationError" in str(operation["responses"].get("422")):
-                        del operation["responses"]["422"]
-            for name in ("HTTPValidationError", "ValidationError"):
-                document["components"]["schemas"].pop(name, None)
-            document["components"]["schemas"][ERROR_SCHEMA] = ErrorBody.model_json_schema()
+            complete_document(super().openapi())
         return super().openapi()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

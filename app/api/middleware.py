@@ -145,13 +145,13 @@ class Guard:
     async def _judge(self, scope: Scope) -> None:
         path: str = scope["path"]
         scope[LIMIT_KEY] = self._max_request_bytes
-        if path == "/v1/healthz":
+        if path == OPEN_PATH:
             return
         require_own_page(scope, self._base_url)
         if is_open(path):
             return
         bearer = _bearer(scope)
-        if path.startswith("/v1/worker/") or (path.startswith("/v1/data/") and scope["method"] == "POST"):
+        if is_for_handles(scope["method"], path):
             if bearer is None:
                 raise Unauthenticated("this route needs the worker handle as a bearer: Authorization: Bearer wh-…")
             scope[LIMIT_KEY] = self._max_output_bytes
@@ -167,8 +167,22 @@ class Guard:
             scope[SCOPE_KEY] = OPERATOR
         else:
             scope[SCOPE_KEY] = scope_of(await self._access.worker(bearer))
-            if not (scope["method"] in {"GET", "HEAD"} and _OUTPUTS.fullmatch(path)):
+            if not may_read_by_handle(scope["method"], path):
                 raise Forbidden("a worker handle reads the outputs of its own run, and nothing else")
+
+
+OPEN_PATH = "/v1/healthz"
+"""The one path of the API that asks nobody who they are."""
+
+
+def is_for_handles(method: str, path: str) -> bool:
+    """Tell whether a route is the workers' own: it needs a handle, and no other bearer will do."""
+    return path.startswith("/v1/worker/") or (path.startswith("/v1/data/") and method == "POST")
+
+
+def may_read_by_handle(method: str, path: str) -> bool:
+    """Tell whether a worker handle may ask there, beside the operator; what it is shown is judged later."""
+    return method in {"GET", "HEAD"} and _OUTPUTS.fullmatch(path) is not None
 
 
 _OUTPUTS = re.compile(r"/v1/tasks/[^/]+/runs/[^/]+/steps(?:/[^/]+(?:/content|/outline)?)?|/v1/data/[^/]+(?:/content)?")

@@ -247,3 +247,19 @@ async def test_the_errors_that_happen_are_documented(client: httpx.AsyncClient, 
         told = document["paths"][template][method.lower()]["responses"].get(str(answer.status_code))
         assert told, (method, url, answer.text)
         assert f"`{answer.json()['code']}`: " in told["description"], (method, url, answer.text)
+
+
+async def test_every_operation_says_which_bearer_it_needs(client: httpx.AsyncClient) -> None:
+    """Workers' routes need a handle, the debug plane takes the operator or a handle, all else the operator."""
+    document = parsed(await client.get("/openapi.json"))
+    schemes = set(document["components"]["securitySchemes"])
+    told = {
+        (method, path): {name for each in operation["security"] for name in each}
+        for path, item in document["paths"].items()
+        for method, operation in item.items()
+    }
+    assert told.pop(("get", "/v1/healthz")) == set()
+    assert all(names and names <= schemes for names in told.values())
+    assert told["post", "/v1/worker/submit"] == {"workerHandle"}
+    assert told["get", "/v1/tasks/{task}/runs/{run}/steps/{step}/content"] == {"operatorToken", "workerHandle"}
+    assert told["post", "/v1/tasks"] == told["get", "/metrics"] == {"operatorToken"}
