@@ -7,16 +7,11 @@ command line.
 import asyncio
 import contextlib
 import functools
-import gc
-import signal
-import socket
-import sys
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
-import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
@@ -41,7 +36,6 @@ from app.api.worker import worker_router
 from app.api.worker_plane import WorkerPlane
 from app.config import Settings
 from app.domain.errors import StepplaneError
-from app.observability import set_up_logs
 from app.services.access import Access
 from app.services.appender import Appender
 from app.services.catalog import Catalog
@@ -55,7 +49,7 @@ from app.services.overviews import Overviews
 from app.services.prompts import Prompts
 from app.services.query import McpQueryAdapter
 from app.services.recent import Recent
-from app.services.retention import Pruned, Retention
+from app.services.retention import Retention
 from app.services.sessions import Sessions
 from app.services.status import Status
 from app.services.submissions import Submissions
@@ -63,7 +57,7 @@ from app.storage import migrations
 from app.storage.database import Database
 from app.storage.file_states import FileStates
 from app.storage.opening import open_database
-from app.storage.urls import DatabaseUrl, UnusableDatabase, parse_database_url
+from app.storage.urls import UnusableDatabase, parse_database_url
 from app.web.compare_pages import compare_router
 from app.web.compare_view import CompareViews
 from app.web.error_pages import error_page, is_page
@@ -167,11 +161,11 @@ def _wire(app: _Application, settings: Settings, database: Database) -> None:
     outlines = Outlines(query)
     catalog = Catalog(database)
     engine = Engine(
-        database, materializer, clock=_now, handle_ttl_seconds=settings.worker_token_ttl_seconds, base_url=base_url
+        database, materializer, clock=now, handle_ttl_seconds=settings.worker_token_ttl_seconds, base_url=base_url
     )
-    appender = Appender(database, materializer, clock=_now)
+    appender = Appender(database, materializer, clock=now)
     submissions = Submissions(appender, FileBodies(settings.max_output_bytes, roots))
-    data = Data(database, appender, clock=_now)
+    data = Data(database, appender, clock=now)
     app.include_router(debug_plane_router(query))
     app.include_router(outlines_router(outlines))
     app.include_router(tasks_router(engine, catalog))
@@ -179,11 +173,11 @@ def _wire(app: _Application, settings: Settings, database: Database) -> None:
     prompts = Prompts(database, query, Recent(database.version), base_url)
     app.include_router(worker_router(prompts, submissions, data))
     app.include_router(data_router(data))
-    app.include_router(health_router(Status(database, clock=_now), __version__))
-    access, sessions = Access(database, token, clock=_now), Sessions(token, clock=_now)
+    app.include_router(health_router(Status(database, clock=now), __version__))
+    access, sessions = Access(database, token, clock=now), Sessions(token, clock=now)
     _wire_pages(app, access, sessions, is_https=base_url.startswith("https://"))
     overviews = Overviews(database)
-    app.include_router(runs_pages_router(app.pages, overviews, query, clock=_now))
+    app.include_router(runs_pages_router(app.pages, overviews, query, clock=now))
     app.include_router(guessed_router(overviews))
     views = StepViews(query, catalog, StepBodies(query, outlines), needs_token=access.needs_operator)
     app.include_router(step_router(app.pages, views, StepFiles(query, outlines)))
@@ -220,7 +214,7 @@ async def _pruning(settings: Settings, database: Database) -> AsyncIterator[None
         return
     older_than = timedelta(days=settings.retention_days)
     pruning = asyncio.create_task(
-        Retention(database, clock=_now).keep_pruning(
+        Retention(database, clock=now).keep_pruning(
             older_than, keep_last=settings.retention_keep_last, every=_PRUNED_EVERY
         )
     )
@@ -256,110 +250,6 @@ def _operation_id(route: APIRoute) -> str:
     return route.name
 
 
-def _now() -> datetime:
+def now() -> datetime:
+    """Tell the time, as every service is told it."""
     return datetime.now(UTC)
-
-
-# --- running it ----------------------------------------------------------------------------------
-
-
-def migrate(settings: Settings) -> str:
-    """Bring the database to the schema of this program, and say what was done.
-
-    Raises:
-        StartupError: it cannot be opened, or a newer program has migrated it.
-    """
-    try:
-        url = parse_database_url(settings.database_url)
-        before, after = migrations.migrate(url)
-    except UnusableDatabase as error:
-        raise StartupError(str(error)) from error
-    if before == after:
-        return f"{url.safe} is up to date (revision {after})"
-    return f"{url.safe} was migrated from {before or 'nothing'} to revision {after}"
-
-
-def prune(settings: Settings, older_than: timedelta, *, keep_last: int = 0, dry_run: bool = False) -> str:
-    """Remove runs that ended long ago, and say what was removed; see :meth:`Retention.prune`.
-
-    Raises:
-        StartupError: the database cannot be used, or is a file that is not there.
-    """
-
-    async def run(url: DatabaseUrl) -> Pruned:
-        database = open_database(url)
-        try:
-            return await Retention(database, clock=_now).prune(older_than, keep_last=keep_last, dry_run=dry_run)
-        finally:
-            await database.close()
-
-    try:
-        url = parse_database_url(settings.database_url)
-    except UnusableDatabase as error:
-        raise StartupError(str(error)) from error
-    if url.is_sqlite and not url.path.exists():
-        raise StartupError(f"there is no database at {url.path}: name yours with STEPPLANE_DATABASE_URL")
-    migrate(settings)
-    pruned = asyncio.run(run(url))
-    runs = "1 run" if pruned.runs == 1 else f"{pruned.runs} runs"
-    return f"{'would remove' if dry_run else 'removed'} {runs}, {pruned.size_bytes} bytes of outputs, from {url.safe}"
-
-
-def serve(settings: Settings) -> None:
-    """Serve until SIGTERM or Ctrl-C; migrates the database first.
-
-    Raises:
-        StartupError: the database cannot be used, the port is taken, or the address is open without a token.
-    """
-    if not settings.listens_on_loopback and settings.operator_token is None and not settings.insecure:
-        raise StartupError(
-            f"{settings.host} can be reached from other machines: set STEPPLANE_OPERATOR_TOKEN, "
-            "or pass --insecure to let everybody read and write everything"
-        )
-    set_up_logs(settings.log_format, settings.log_level)
-    migrate(settings)
-    app = create_app(settings)
-    with _bound(settings.host, settings.port) as listener:
-        host = f"[{settings.host}]" if ":" in settings.host else settings.host
-        url = f"http://{host}:{listener.getsockname()[1]}"
-        where = parse_database_url(settings.database_url).safe
-        sys.stderr.write(f"stepplane {__version__} listens on {url} (to look around: {url}/ui), keeps all in {where}\n")
-        sys.stderr.flush()
-        _run(app, listener)
-
-
-def _bound(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host, port))
-        listener.listen(2048)
-    except OSError as error:
-        listener.close()
-        raise StartupError(f"cannot listen on {host}:{port}: {error.strerror}; another --port may be free") from error
-    return listener
-
-
-_GC_THRESHOLD = 50_000
-"""New containers between two collections. A list of 1,000 steps makes some 5,000, all gone with its answer."""
-
-
-def _run(app: Any, listener: socket.socket) -> None:
-    server = uvicorn.Server(
-        uvicorn.Config(
-            app,
-            lifespan="on",
-            log_config=None,  # the log is set up already
-            access_log=False,  # the envelope's line says more, and costs less
-            server_header=False,
-            timeout_graceful_shutdown=10,
-        )
-    )
-    # What is loaded now stays: the collector need not look through it again and again, nor after every list.
-    gc.freeze()
-    gc.set_threshold(_GC_THRESHOLD)
-    # uvicorn raises the signal again once it has stopped; that the user asked it to stop is no failure.
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: None)
-    server.run(sockets=[listener])

@@ -19,7 +19,8 @@ from fastapi import FastAPI
 from sqlalchemy import make_url
 
 from app.config import Settings
-from app.main import create_app, migrate
+from app.main import create_app
+from app.running import migrate
 from app.storage.urls import parse_database_url
 
 POSTGRES = os.environ.get("TEST_DATABASE_URL")

@@ -10,17 +10,18 @@ from pydantic import ValidationError
 from pydantic_settings import SettingsError
 from typer.exceptions import TyperException
 
-from app import main
+from app import running
 from app.config import Settings
 from app.domain.errors import StepplaneError
+from app.main import StartupError
 
 
 def serve(**given: Any) -> None:
     """Serve with the settings given, over those of the environment."""
     settings = _settings(given)
     try:
-        main.serve(settings)
-    except main.StartupError as error:
+        running.serve(settings)
+    except StartupError as error:
         raise TyperException(str(error)) from error
 
 
@@ -28,8 +29,8 @@ def migrate(**given: Any) -> str:
     """Migrate the database of the settings given, over those of the environment; say what was done."""
     settings = _settings(given)
     try:
-        return main.migrate(settings)
-    except main.StartupError as error:
+        return running.migrate(settings)
+    except StartupError as error:
         raise TyperException(str(error)) from error
 
 
@@ -37,8 +38,8 @@ def prune(older_than: timedelta, *, keep_last: int, dry_run: bool, **given: Any)
     """Remove runs that ended long ago from the database of the settings given; say what was removed."""
     settings = _settings(given)
     try:
-        return main.prune(settings, older_than, keep_last=keep_last, dry_run=dry_run)
-    except (main.StartupError, StepplaneError) as error:
+        return running.prune(settings, older_than, keep_last=keep_last, dry_run=dry_run)
+    except (StartupError, StepplaneError) as error:
         raise TyperException(str(error)) from error
 
 

@@ -201,7 +201,7 @@ class TestList:
         ticks = itertools.chain(
             [datetime(2026, 1, 2, tzinfo=UTC)] * 16, itertools.repeat(datetime(2020, 1, 1, tzinfo=UTC))
         )
-        monkeypatch.setattr("app.main._now", lambda: next(ticks))
+        monkeypatch.setattr("app.main.now", lambda: next(ticks))
         async with serving(settings) as http:
             run = await Pipeline.create(http)
             for number in range(6):

@@ -21,14 +21,14 @@ from tests.contract.pipeline import Dispatched, Pipeline, bearer, dumped
 
 _LAUNCHER = """
 import os, signal, sys
-from app import main
+from app import running
 from app.config import Settings
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 for line in sys.stdin:
     child = os.fork()
     if child == 0:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        main.serve(Settings(port=int(line)))
+        running.serve(Settings(port=int(line)))
         os._exit(0)
     print(child, flush=True)
 """

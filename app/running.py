@@ -1,0 +1,125 @@
+"""Running it: the server as a process, and what is done to its database from the command line.
+
+The invariant: whatever stands against a start is a :class:`StartupError` of one sentence, before anything is served.
+"""
+
+import asyncio
+import gc
+import signal
+import socket
+import sys
+from datetime import timedelta
+from typing import Any
+
+import uvicorn
+
+from app import __version__
+from app.config import Settings
+from app.main import StartupError, create_app, now
+from app.observability import set_up_logs
+from app.services.retention import Pruned, Retention
+from app.storage import migrations
+from app.storage.opening import open_database
+from app.storage.urls import DatabaseUrl, UnusableDatabase, parse_database_url
+
+
+def migrate(settings: Settings) -> str:
+    """Bring the database to the schema of this program, and say what was done.
+
+    Raises:
+        StartupError: it cannot be opened, or a newer program has migrated it.
+    """
+    try:
+        url = parse_database_url(settings.database_url)
+        before, after = migrations.migrate(url)
+    except UnusableDatabase as error:
+        raise StartupError(str(error)) from error
+    if before == after:
+        return f"{url.safe} is up to date (revision {after})"
+    return f"{url.safe} was migrated from {before or 'nothing'} to revision {after}"
+
+
+def prune(settings: Settings, older_than: timedelta, *, keep_last: int = 0, dry_run: bool = False) -> str:
+    """Remove runs that ended long ago, and say what was removed; see :meth:`Retention.prune`.
+
+    Raises:
+        StartupError: the database cannot be used, or is a file that is not there.
+    """
+
+    async def run(url: DatabaseUrl) -> Pruned:
+        database = open_database(url)
+        try:
+            return await Retention(database, clock=now).prune(older_than, keep_last=keep_last, dry_run=dry_run)
+        finally:
+            await database.close()
+
+    try:
+        url = parse_database_url(settings.database_url)
+    except UnusableDatabase as error:
+        raise StartupError(str(error)) from error
+    if url.is_sqlite and not url.path.exists():
+        raise StartupError(f"there is no database at {url.path}: name yours with STEPPLANE_DATABASE_URL")
+    migrate(settings)
+    pruned = asyncio.run(run(url))
+    runs = "1 run" if pruned.runs == 1 else f"{pruned.runs} runs"
+    return f"{'would remove' if dry_run else 'removed'} {runs}, {pruned.size_bytes} bytes of outputs, from {url.safe}"
+
+
+def serve(settings: Settings) -> None:
+    """Serve until SIGTERM or Ctrl-C; migrates the database first.
+
+    Raises:
+        StartupError: the database cannot be used, the port is taken, or the address is open without a token.
+    """
+    if not settings.listens_on_loopback and settings.operator_token is None and not settings.insecure:
+        raise StartupError(
+            f"{settings.host} can be reached from other machines: set STEPPLANE_OPERATOR_TOKEN, "
+            "or pass --insecure to let everybody read and write everything"
+        )
+    set_up_logs(settings.log_format, settings.log_level)
+    migrate(settings)
+    app = create_app(settings)
+    with _bound(settings.host, settings.port) as listener:
+        host = f"[{settings.host}]" if ":" in settings.host else settings.host
+        url = f"http://{host}:{listener.getsockname()[1]}"
+        where = parse_database_url(settings.database_url).safe
+        sys.stderr.write(f"stepplane {__version__} listens on {url} (to look around: {url}/ui), keeps all in {where}\n")
+        sys.stderr.flush()
+        _run(app, listener)
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(2048)
+    except OSError as error:
+        listener.close()
+        raise StartupError(f"cannot listen on {host}:{port}: {error.strerror}; another --port may be free") from error
+    return listener
+
+
+_GC_THRESHOLD = 50_000
+"""New containers between two collections. A list of 1,000 steps makes some 5,000, all gone with its answer."""
+
+
+def _run(app: Any, listener: socket.socket) -> None:
+    server = uvicorn.Server(
+        uvicorn.Config(
+            app,
+            lifespan="on",
+            log_config=None,  # the log is set up already
+            access_log=False,  # the envelope's line says more, and costs less
+            server_header=False,
+            timeout_graceful_shutdown=10,
+        )
+    )
+    # What is loaded now stays: the collector need not look through it again and again, nor after every list.
+    gc.freeze()
+    gc.set_threshold(_GC_THRESHOLD)
+    # uvicorn raises the signal again once it has stopped; that the user asked it to stop is no failure.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: None)
+    server.run(sockets=[listener])
