@@ -197,7 +197,7 @@ class TestAnyOutput:
         await axe(page)
         await page.goto(step_url(server, pipeline, ".."))
         await page.get_by_role("link", name="Next step").click()
-        await expect(page.get_by_role("heading", level=1)).to_have_text(sorted(names, key=str.encode)[3])
+        await expect(page.get_by_role("heading", level=1)).to_have_text(names[names.index("..") + 1])
         for name in (".", ".."):
             await page.goto(step_url(server, pipeline, name))
             await page.get_by_role("treeitem", name="array, 1 inside").click()
@@ -248,7 +248,7 @@ class TestPath:
         await page.get_by_role("button", name="Go").click()
         await expect(page.get_by_role("alert")).to_contain_text('$.plan is an object without the key "nope"')
         await axe(page)
-        await page.get_by_role("link", name="Whole output").click()
+        await page.get_by_role("link", name="Show the whole output").click()
         await expect(page.get_by_role("treeitem")).to_have_count(5)
 
     async def test_earlier_ones_are_a_click_away(self, server: Server, http: httpx.AsyncClient, page: Page) -> None:

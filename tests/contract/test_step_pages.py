@@ -40,6 +40,8 @@ class TestAccess:
             pipeline = await Pipeline.create(http)
             worker = bearer(await pipeline.output("s", [1]))
             del http.headers["Authorization"]
+            assert (await http.get("/favicon.ico")).status_code == 307
+            assert (await http.get("/favicon.ico/")).status_code == 401
             for route in ROUTES:
                 url = f"/ui/tasks/{pipeline.task_id}/runs/{pipeline.run_id}/{route}?name=s"
                 assert (await http.get(url)).headers["location"].startswith("/ui/login?next="), route
