@@ -68,6 +68,7 @@ from app.web.run_pages import runs_router as runs_pages_router
 from app.web.statics import Statics, statics_router
 from app.web.step_bodies import StepBodies
 from app.web.step_files import StepFiles
+from app.web.step_news import StepNews
 from app.web.step_pages import step_router
 from app.web.step_view import StepViews
 
@@ -180,7 +181,7 @@ def _wire(app: _Application, settings: Settings, database: Database) -> None:
     app.include_router(runs_pages_router(app.pages, overviews, query, clock=now))
     app.include_router(guessed_router(overviews))
     views = StepViews(query, catalog, StepBodies(query, outlines), needs_token=access.needs_operator)
-    app.include_router(step_router(app.pages, views, StepFiles(query, outlines)))
+    app.include_router(step_router(app.pages, views, StepFiles(query, outlines), StepNews(query, catalog)))
     app.include_router(compare_router(app.pages, CompareViews(query, catalog, Comparisons(query))))
     # The envelope holds the guard, and the guard all that answers: what is asked most before the framework.
     hot = WorkerPlane(app.outer, prompts, submissions)

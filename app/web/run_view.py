@@ -91,7 +91,7 @@ def run_view(story: RunStory, outputs: list[StepSummary], result: StepSummary | 
     dispatches = [entry for entry in story.dispatches if entry.name in names]
     return RunView(
         head=_head(story),
-        timeline=timeline_of(story.run, dispatches, {line.name for line in found if line.url is not None}),
+        timeline=timeline_of(story.run, story.dispatches, {line.name for line in found if line.url is not None}, names),
         steps=steps_view(story.run, found, asked),
         dispatches=dispatches_view(story.run, dispatches),
         result=None if result is None else _result(story, result),

@@ -4,17 +4,18 @@ The invariant: the guard has let the operator in; the page tells what the debug 
 """
 
 from fastapi import APIRouter, Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 
 from app.domain.errors import InvalidParameter
 from app.services.query import FORMATS
 from app.web.pages import Pages
 from app.web.step_address import read_address
 from app.web.step_files import StepFiles
+from app.web.step_news import StepNews
 from app.web.step_view import StepViews
 
 
-def step_router(pages: Pages, views: StepViews, files: StepFiles) -> APIRouter:
+def step_router(pages: Pages, views: StepViews, files: StepFiles, news: StepNews) -> APIRouter:
     """Make the routes of the step page, and of what its scripts and downloads fetch where the API's URL cannot be."""
     router = APIRouter(include_in_schema=False)
 
@@ -38,4 +39,18 @@ def step_router(pages: Pages, views: StepViews, files: StepFiles) -> APIRouter:
         """Serve a page of an outline, the step's name in the query."""
         return await files.outline(read_address(task, run, dict(request.query_params)))
 
+    @router.api_route("/ui/tasks/{task}/runs/{run}/step/news", methods=["GET", "HEAD"])
+    async def get_step_news(request: Request, task: str, run: str) -> Response:
+        """Tell what is newer than what a page shows."""
+        query = dict(request.query_params)
+        told = await news.tell(read_address(task, run, query), query.get("known", ""))
+        return JSONResponse(told._asdict(), headers=_HEADERS)
+
     return router
+
+
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",
+    "Content-Security-Policy": "sandbox; default-src 'none'",
+}

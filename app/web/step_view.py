@@ -20,6 +20,7 @@ from app.web.curl import curl_line
 from app.web.marks import STEP_MARKS, Mark
 from app.web.step_address import VIEWS, StepAddress
 from app.web.step_bodies import Body, StepBodies
+from app.web.step_news import news_url, tell_awaited
 from app.web.step_order import StepOrder
 
 
@@ -49,6 +50,8 @@ class StepView(NamedTuple):
         fault: why the address leads nowhere, where the nearest that is there is shown.
         dispatched: how often a step was dispatched that has put out nothing.
         is_over: whether its run has ended, so that nothing more will come.
+        awaited: what of the same name is in flight again; empty for nothing.
+        news_url: where the page asks what became of the step; empty while it has put out nothing.
         whole_url: the address without its path.
     """
 
@@ -61,6 +64,8 @@ class StepView(NamedTuple):
     entry: StepEntry | None
     dispatched: int
     is_over: bool
+    awaited: str
+    news_url: str
     switches: list[Switch]
     tabs: list[Choice]
     before: Choice | None
@@ -114,7 +119,8 @@ class StepViews:
         address = address._replace(name=summary.name)
         whose = (summary.step_id, summary.attempt)
         entry = next((each for each in entries if (each.step_id, each.attempt) == whose), None)
-        view = self._view(address, names, summary, fault)._replace(is_over=is_over)
+        awaited = "" if is_over else tell_awaited(address, summary, entries)
+        view = self._view(address, names, summary, fault)._replace(is_over=is_over, awaited=awaited)
         if entry is not None and summary.kind is Kind.STEP:
             view = view._replace(entry=entry, mark=STEP_MARKS[entry.status])
         if fault is not None:
@@ -144,6 +150,8 @@ class StepViews:
             entry=None,
             dispatched=0,
             is_over=False,
+            awaited="",
+            news_url="" if summary is None else news_url(address, summary),
             switches=[] if summary is None or summary.attempt is None else _switches(address, summary),
             tabs=[Choice(view, address._replace(view=view, cursor=None).url, view == address.view) for view in VIEWS],
             before=before,

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from app.domain.records import RunSummary, StepEntry, elapsed_ms, wire_time
-from app.web.formats import duration
+from app.web.formats import duration, round_times
 from app.web.marks import Mark
 from app.web.run_dispatches import mark_of, output_url
 from app.web.urls import step_url
@@ -19,7 +19,6 @@ TRACK_PX = 14
 
 _MAX_TRACKS = 24
 _MAX_FOCUSED = 60
-_QUARTERS = 4
 
 
 class Bar(NamedTuple):
@@ -84,24 +83,31 @@ class Scale(NamedTuple):
         return f"{share * 100:.3f}%"
 
     @property
-    def ticks(self) -> list[str]:
-        """The words at the start, at each quarter and at the end."""
-        return [duration(self.total_ms * quarter // _QUARTERS) for quarter in range(_QUARTERS + 1)]
+    def ticks(self) -> list[tuple[str, str]]:
+        """Where round times stand, and their words."""
+        return [(self.x(at_ms), word) for at_ms, word in round_times(self.total_ms)]
 
 
-def timeline_of(run: RunSummary, dispatches: Sequence[StepEntry], answered: Collection[str]) -> Timeline | None:
+def timeline_of(
+    run: RunSummary,
+    dispatches: Sequence[StepEntry],
+    answered: Collection[str],
+    names: Collection[str] | None = None,
+) -> Timeline | None:
     """Lay out dispatches, in their order; None where there are none.
 
     Args:
         run: whose they are.
-        dispatches: attempts of steps.
+        dispatches: attempts of steps, all of the run: its time is the same whichever are drawn.
         answered: the names that an output answers for.
+        names: those that are drawn; None for all.
     """
-    if not dispatches:
+    drawn = [entry for entry in dispatches if names is None or entry.name in names]
+    if not drawn:
         return None
     origin = min(entry.started_at for entry in dispatches)
     lanes: dict[str, list[StepEntry]] = {}
-    for entry in dispatches:
+    for entry in drawn:
         lanes.setdefault(entry.name, []).append(entry)
     ended = [entry.completed_at for entry in dispatches if entry.completed_at is not None]
     last = max(ended, default=origin)

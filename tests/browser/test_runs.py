@@ -8,6 +8,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Page, Request, expect
 
+from app.web import formats
 from tests.browser.conftest import AxeCheck, OpenPage
 from tests.browser.showcase import fill
 from tests.contract.pipeline import Pipeline
@@ -166,6 +167,22 @@ class TestLive:
         await expect(page.locator("#live")).to_be_hidden()
         await expect(page.locator(".timeline")).to_have_attribute("data-total", re.compile(r"\d+"))
         await expect(page.locator(".key")).to_contain_text("never submitted")
+
+    async def test_scripts_write_what_the_server_writes(self, server: Server, page: Page) -> None:
+        """Durations and the axis of a timeline have the same words, whoever draws them."""
+        await page.goto(f"{server.url}/ui")
+        spans = [
+            base + more for base in (0, 450, 59_900, 100_000, 3_599_400, 86_369_900) for more in (1, 49, 50, 99, 100)
+        ]
+        said = await page.evaluate(
+            """async (spans) => {
+                const app = document.querySelector('script[src$="app.js"]').src;
+                const { duration, roundTimes } = await import(new URL("formats.js", app));
+                return spans.map((ms) => [duration(ms), roundTimes(ms)]);
+            }""",
+            spans,
+        )
+        assert said == [[formats.duration(ms), list(map(list, formats.round_times(ms)))] for ms in spans]
 
     async def test_the_server_may_go_and_come_back(
         self, server: Server, http: httpx.AsyncClient, page: Page, complaints: list[str]

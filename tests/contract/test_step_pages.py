@@ -4,6 +4,7 @@ import re
 from html import unescape
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import httpx
 import pytest
@@ -14,7 +15,7 @@ from app.config import Settings
 from tests.contract.pipeline import Pipeline, bearer, blueprint_of, one_database, serving
 from tests.contract.test_queries import BODIES, Statements
 
-ROUTES = ("step", "compare", "step/content", "step/outline")
+ROUTES = ("step", "compare", "step/content", "step/outline", "step/news")
 
 
 async def shown(pipeline: Pipeline, route: str, **query: Any) -> httpx.Response:
@@ -39,6 +40,8 @@ class TestAccess:
             pipeline = await Pipeline.create(http)
             worker = bearer(await pipeline.output("s", [1]))
             del http.headers["Authorization"]
+            assert (await http.get("/favicon.ico")).status_code == 307
+            assert (await http.get("/favicon.ico/")).status_code == 401
             for route in ROUTES:
                 url = f"/ui/tasks/{pipeline.task_id}/runs/{pipeline.run_id}/{route}?name=s"
                 assert (await http.get(url)).headers["location"].startswith("/ui/login?next="), route
@@ -155,6 +158,39 @@ class TestStep:
         (url,) = re.findall(r'href="([^"]*format=file)"', answer.text)
         assert (await client.get(unescape(url))).content == await pipeline.content("s")
         assert 'data-path="$.a"' in answer.text
+
+    async def test_a_page_is_told_what_became_of_its_step(self, client: httpx.AsyncClient) -> None:
+        """From dispatch to verdict a retry is told to whoever looks at what came before it, and not beyond the run."""
+        pipeline = await Pipeline.create(client)
+        first = await pipeline.output("s", 1)
+        other = await pipeline.output("other", 1)
+        url = re.findall(r'data-watch="([^"]+)"', (await shown(pipeline, "step", name="s")).text)[0]
+        known = unquote(url.partition("known=")[2])
+        pinned = {"name": "s", "occurrence": 1, "attempt": 1, "known": known}
+
+        async def told() -> tuple[str, bool]:
+            news = (await client.get(unescape(url))).json()
+            assert not news["is_over"]
+            assert (await shown(pipeline, "step/news", **pinned)).json()["sentence"] == ""
+            return news["sentence"], news["is_there"]
+
+        assert await told() == ("", False)
+        retry = await pipeline.retry(first)
+        assert await told() == ("Again in flight: attempt 2.", False)
+        assert "Again in flight: attempt 2." in await text_of(pipeline, "step", name="s")
+        await pipeline.submit(retry, "no", ok="false")
+        assert await told() == ("Attempt 2 is blocked.", True)
+        again = await pipeline.dispatch("s")
+        assert await told() == ("Attempt 2 is blocked. Again in flight: occurrence 2.", True)
+        await pipeline.result(again, 2)
+        assert await told() == ("Occurrence 2 has passed.", True)
+        await pipeline.result(again, 3)
+        same = {"name": "s", "known": known.replace("1.1.", "2.1.", 1)}
+        assert (await shown(pipeline, "step/news", **same)).json()["sentence"] == "There is a newer output."
+        await pipeline.retry(other)
+        await pipeline.finish()
+        ended = (await shown(pipeline, "step/news", name="other")).json()
+        assert (ended["is_over"], "flight" in ended["sentence"]) == (True, False)
 
     async def test_the_next_step_is_the_next_of_the_run(self, client: httpx.AsyncClient) -> None:
         """Previous and next go by the first dispatch, as the run's page does; artifacts and the result come last."""

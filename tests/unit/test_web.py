@@ -38,14 +38,35 @@ class TestFormats:
     @pytest.mark.parametrize(
         ("elapsed", "text"),
         [
-            (0, "0 ms"), (999, "999 ms"), (1_000, "1.0 s"), (59_999, "59.9 s"), (60_000, "1 m 00 s"),
-            (185_400, "3 m 05 s"), (3_599_999, "59 m 59 s"), (3_600_000, "1 h 00 m"), (86_399_999, "23 h 59 m"),
-            (86_400_000, "1 d 0 h"), (99 * 86_400_000, "99 d 0 h"),
+            (0, "0 ms"), (999, "999 ms"), (1_000, "1.0 s"), (1_449, "1.4 s"), (1_450, "1.5 s"), (59_949, "59.9 s"),
+            (59_950, "1 m 00 s"), (185_400, "3 m 05 s"), (185_500, "3 m 06 s"), (3_599_499, "59 m 59 s"),
+            (3_599_500, "1 h 00 m"), (86_369_999, "23 h 59 m"), (86_370_000, "1 d 0 h"),
+            (99 * 86_400_000, "99 d 0 h"),
         ],
     )  # fmt: skip
     def test_durations(self, elapsed: int, text: str) -> None:
-        """A duration is told by its two largest units, cut and never rounded up."""
+        """A duration is told by its two largest units, rounded; what is rounded to a whole unit is told in that."""
         assert formats.duration(elapsed) == text
+
+    @pytest.mark.parametrize(
+        ("total", "words"),
+        [
+            (1, "0, 1 ms"), (640, "0, 0.2 s, 0.4 s, 0.6 s"), (2_300, "0, 0.5 s, 1 s, 1.5 s, 2 s"),
+            (47_000, "0, 10 s, 20 s, 30 s, 40 s"), (100_000, "0, 20 s, 40 s, 60 s, 80 s, 100 s"),
+            (100_001, "0, 1 m"), (3 * 3_600_000, "0, 1 h, 2 h, 3 h"), (12 * 86_400_000, "0, 5 d, 10 d"),
+        ],
+    )  # fmt: skip
+    def test_round_times(self, total: int, words: str) -> None:
+        """An axis is told in steps of 1, 2 or 5, or ten times that, of a unit that people count in."""
+        assert ", ".join(word for _, word in formats.round_times(total)) == words
+
+    @given(st.integers(1, 10**13))
+    def test_round_times_are_few_and_within(self, total: int) -> None:
+        """Whatever the total, a handful of times begins at 0 and does not leave it."""
+        times = [at for at, _ in formats.round_times(total)]
+        assert times[0] == 0
+        assert max(times) <= total
+        assert 1 <= len(times) <= 50
 
     def test_other_words(self) -> None:
         """Counts agree with their noun, sentences begin and end as sentences do, times name their zone."""
@@ -126,7 +147,12 @@ class TestTimeline:
         for seconds, x in ((2, "50.000%"), (4, "25.000%")):
             scale = scale_of(running, START + timedelta(seconds=seconds))
             assert (scale.x(1_000), scale.x(None)) == (x, "100.000%")
-        assert scale_of(running, START + timedelta(seconds=8)).ticks == ["0 ms", "2.0 s", "4.0 s", "6.0 s", "8.0 s"]
+        assert scale_of(running, START + timedelta(seconds=8)).ticks == [
+            ("0.000%", "0"), ("25.000%", "2 s"), ("50.000%", "4 s"), ("75.000%", "6 s"), ("100.000%", "8 s")
+        ]  # fmt: skip
+        filtered = timeline_of(run_of(RunStatus.RUNNING, 1_000), entries, {"a"}, {"b"})
+        assert filtered is not None
+        assert [(lane.name, lane.bars[0].start_ms) for lane in filtered.lanes] == [("b", 1_000)]
         assert [bar.url is None for lane in running.lanes for bar in lane.bars] == [False, True]
         assert [lane.url is None for lane in running.lanes] == [False, True]
         ended = timeline_of(run_of(RunStatus.FAILED, 5_000), entries, {"a"})

@@ -4,7 +4,7 @@
  */
 
 import { enhance, onContent } from "./content.js";
-import { duration } from "./formats.js";
+import { roundTimes } from "./formats.js";
 import { serverNow } from "./times.js";
 
 const REDRAW_MS = 250;
@@ -19,11 +19,24 @@ function draw(root) {
       line.setAttribute("x1", share(Number(line.getAttribute("data-start")), total));
       line.setAttribute("x2", end === null ? "100%" : share(Number(end), total));
     }
-    timeline.querySelectorAll(".axis > span").forEach((tick, quarter) => {
-      const text = duration(Math.floor((total * quarter) / 4));
-      if (tick.textContent !== text) tick.textContent = text;
-    });
+    const axis = timeline.querySelector(".axis > svg");
+    if (axis) drawAxis(axis, total);
   }
+}
+
+/**
+ * @param {Element} axis
+ * @param {number} total
+ */
+function drawAxis(axis, total) {
+  const times = roundTimes(total);
+  while (axis.children.length > times.length) axis.lastElementChild?.remove();
+  times.forEach(([at, word], number) => {
+    const tick = axis.children[number] ?? axis.appendChild(document.createElementNS(axis.namespaceURI, "text"));
+    tick.setAttribute("x", share(at, total));
+    tick.setAttribute("y", "12");
+    if (tick.textContent !== word) tick.textContent = word;
+  });
 }
 
 /**

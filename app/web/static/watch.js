@@ -1,5 +1,5 @@
 /**
- * Watching: while a run goes on, asks now and then whether what is shown still answers, and says so when it does not.
+ * Watching: while a run goes on, asks now and then what became of the step that is shown, and says what is newer.
  *
  * The page itself stays as it is: whoever reads in it should not lose the place.
  */
@@ -16,24 +16,37 @@ export function startWatching() {
 
 async function watch() {
   const note = document.getElementById("newer");
-  if (note instanceof HTMLElement && !document.hidden && (await isChanged(note))) {
-    note.hidden = false;
-    announce("There is a newer output");
-    return;
+  const news = note && !document.hidden ? await ask(note.dataset.watch ?? "") : null;
+  if (note && news) tell(note, news);
+  if (!news?.is_over) setTimeout(watch, EVERY_MS);
+}
+
+/**
+ * @typedef {{ sentence: string, is_there: boolean, is_over: boolean }} News
+ * @param {string} url
+ * @returns {Promise<News | null>}
+ */
+async function ask(url) {
+  try {
+    const signal = AbortSignal.timeout(GIVE_UP_MS);
+    const response = await fetch(url, { cache: "no-store", redirect: "manual", signal });
+    return response.ok ? await response.json() : null;
+  } catch {
+    return null; // the server is away: what it has then, the next look tells
   }
-  setTimeout(watch, EVERY_MS);
 }
 
 /**
  * @param {HTMLElement} note
- * @returns {Promise<boolean>}
+ * @param {News} news
  */
-async function isChanged(note) {
-  try {
-    const signal = AbortSignal.timeout(GIVE_UP_MS);
-    const response = await fetch(note.dataset.watch ?? "", { method: "HEAD", cache: "no-store", redirect: "manual", signal });
-    return response.ok && response.headers.get("etag") !== note.dataset.etag;
-  } catch {
-    return false; // the server is away: what it has then, the next look tells
-  }
+function tell(note, news) {
+  const said = note.querySelector("#news");
+  const link = note.querySelector("a");
+  if (!said || !link) return;
+  link.hidden = !news.is_there;
+  note.hidden = news.sentence === "";
+  if (said.textContent === news.sentence) return;
+  said.textContent = news.sentence;
+  if (news.sentence) announce(news.sentence);
 }
