@@ -40,7 +40,7 @@ run: $(STAMP) ## start the server, run a demo pipeline on it, print its URLs, se
 test: $(STAMP) ## all tests with the coverage gate; PostgreSQL too when TEST_DATABASE_URL is set
 	@if [ -n "$$TEST_DATABASE_URL" ]; then echo "databases: SQLite and PostgreSQL (TEST_DATABASE_URL)"; \
 	else echo "databases: SQLite (set TEST_DATABASE_URL=postgresql+asyncpg://... for PostgreSQL as well)"; fi
-	$(BIN)/python -m pytest --numprocesses auto --cov --cov-report=term $(ARGS)
+	$(BIN)/python -m pytest --numprocesses auto --dist worksteal --cov --cov-report=term $(ARGS)
 
 .PHONY: check
 check: $(STAMP) ## lint, format, types and layers
