@@ -152,7 +152,7 @@ def test_a_pointer_is_cut_from_a_summary_without_parsing_it(
 ) -> None:
     """Whatever name, path and preview hold, the pointer is the summary's own fields, and no more."""
     answer, _ = answer_of(text, name=name)
-    form = stored_form(answer)._replace(file_path=f"/work/{text}" if has_file else None)
+    form = stored_form(answer)._replace(file_path=f"/files/{text}" if has_file else None)
     summary = summarize(answer, form, PLACE._replace(base_url=base_url))
     pointer = parse_json(pointer_json(summary_json(summary)))
     fields = ("name", "size_bytes", "file_path", "content_url", "sha256")
