@@ -5,7 +5,7 @@ import json
 import os
 import resource
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -391,3 +391,25 @@ class TestDirectories:
         for root in (allowed, allowed / "inner"):
             await FileProjectionAdapter(root, PLACEMENT, [tmp_path / "none", allowed]).project(_key(), {"plan": 1})
             assert (root / "out/ST-1/ctx/plan.md").is_file()
+
+
+async def test_files_are_rendered_beside_the_event_loop(
+    adapter: FileProjectionAdapter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rendering can take seconds: a view, a Final and a part are each rendered in the thread that writes them."""
+    threads: list[int] = []
+
+    def noted(render: Callable[..., bytes]) -> Callable[..., bytes]:
+        def rendered(*given: Any) -> bytes:
+            threads.append(threading.get_ident())
+            return render(*given)
+
+        return rendered
+
+    monkeypatch.setattr("app.storage.files.render_submission", noted(render_submission))
+    monkeypatch.setattr("app.storage.files.render_json", noted(render_json))
+    await adapter.project(_key(None), {"a": 1})
+    await adapter.materialize_submission(_key(), {"a": 1}, 1, ok=True)
+    await adapter.materialize_part("ST-1", "part.json", {"a": 1})
+    assert len(threads) == 3
+    assert threading.get_ident() not in threads

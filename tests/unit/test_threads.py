@@ -1,10 +1,11 @@
 """Threads: what takes long runs beside the event loop, what is short on it."""
 
+import asyncio
 import threading
 
 import pytest
 
-from app.services.threads import LONG_BYTES, run_beside
+from app.services.threads import LONG_BYTES, run_apart, run_beside
 
 
 @pytest.mark.parametrize(("size_bytes", "is_beside"), [(0, False), (LONG_BYTES - 1, False), (LONG_BYTES, True)])
@@ -22,3 +23,12 @@ async def test_what_goes_wrong_is_told(size_bytes: int) -> None:
     """What the work raises is raised to whoever waits for it, from a thread as well."""
     with pytest.raises(ValueError, match="x"):
         await run_beside(size_bytes, int, "x")
+
+
+async def test_pages_take_no_thread_that_others_need() -> None:
+    """Long work for pages, however much at once, has one thread, and it is none of those that submits and reads use."""
+    work = [run_apart(LONG_BYTES, threading.get_ident) for _ in range(20)]
+    pages, beside = set(await asyncio.gather(*work)), await run_beside(LONG_BYTES, threading.get_ident)
+    assert len(pages) == 1
+    assert not pages & {beside, threading.get_ident()}
+    assert await run_apart(0, threading.get_ident) == threading.get_ident()
