@@ -17,15 +17,13 @@ from starlette.requests import ClientDisconnect
 
 from app.domain.errors import InvalidJson, Malformed, TooLarge
 from app.domain.values import MAX_DEPTH, JsonValue, parse_json
+from app.services.threads import run_beside
 
 LIMIT_KEY = "stepplane.limit_bytes"
 """Where the guard leaves how large this request's body may be."""
 
 _YAML_TYPES = frozenset({"application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml"})
 _MAX_YAML_BYTES = 512 * 1024
-_LONG_BYTES = 128 * 1024
-"""From this size on a body is parsed in a thread, so that others are answered meanwhile."""
-
 _MAX_YAML_NODES = 1_000_000
 _MAX_YAML_CHARS = 16 * 1024 * 1024
 
@@ -94,7 +92,7 @@ class _JsonRequest(Request):
 
     async def json(self) -> JsonValue:
         body = await self.body()
-        return await asyncio.to_thread(parse_json, body) if len(body) > _LONG_BYTES else parse_json(body)
+        return await run_beside(len(body), parse_json, body)
 
 
 class _YamlRequest(_JsonRequest):

@@ -103,6 +103,44 @@ class Answer(NamedTuple):
         return self.raw_sha256 != self.json_sha256
 
 
+class Origin(NamedTuple):
+    """Where an answer comes from, as the step that put it out; all None for a part of a run's result."""
+
+    ok: bool | None = None
+    step_id: str | None = None
+    step_ref: str | None = None
+    attempt: int | None = None
+    occurrence: int | None = None
+    submitted_at: str | None = None
+
+
+def answer_with(
+    rendered: RenderedOutput, body_id: int, *, name: str, kind: Kind, source: Source, origin: Origin
+) -> Answer:
+    """Make the answer of a rendered output whose body is kept; how often its step was dispatched is not yet known."""
+    return Answer(
+        name=name,
+        kind=kind,
+        source=source,
+        ok=origin.ok,
+        step_id=origin.step_id,
+        step_ref=origin.step_ref,
+        attempt=origin.attempt,
+        attempts=None,
+        occurrence=origin.occurrence,
+        occurrences=None,
+        submitted_at=origin.submitted_at,
+        body_id=body_id,
+        encoding=rendered.encoding,
+        json_size=rendered.json_size,
+        json_sha256=rendered.json_sha256,
+        raw_size=rendered.raw_size,
+        raw_sha256=rendered.raw_sha256,
+        preview=rendered.preview,
+        truncated=rendered.truncated,
+    )
+
+
 class Chunks(Protocol):
     """A body too large to be held whole."""
 

@@ -3,12 +3,11 @@
 The invariant: the run is judged in the transaction that keeps the output, and the output is acknowledged after it.
 """
 
-import asyncio
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from app.domain.answers import Answer, RenderedOutput, render_output
+from app.domain.answers import Answer, Origin, RenderedOutput, answer_with, render_output
 from app.domain.errors import Forbidden, RunFinished, UnknownParent
 from app.domain.events import CutEvent, cut_event, kind_of_event
 from app.domain.grants import Grant
@@ -17,6 +16,7 @@ from app.domain.records import Artifact, Final, OutputEvent, Source, StepStatus,
 from app.domain.rendering import compact_json
 from app.observability import OUTPUT_BYTES, OUTPUTS
 from app.services.materializer import Materializer, Submitted
+from app.services.threads import run_beside
 from app.storage.database import Database
 from app.storage.outputs import NewOutput
 from app.storage.stores import WriteStores
@@ -32,10 +32,6 @@ class Emission(NamedTuple):
     traceparent: str | None = None
     size_bytes: int = 0
     """How large the value is, as far as known: rendering a long one would keep everybody waiting."""
-
-
-LONG_BYTES = 128 * 1024
-"""From this size on a value is folded and rendered in a thread."""
 
 
 class Appender:
@@ -61,10 +57,7 @@ class Appender:
         """
         cut = cut_event(emission.event)
         kind = kind_of_event(emission.event.type)
-        is_long = emission.size_bytes > LONG_BYTES
-        rendered = (
-            await asyncio.to_thread(render_output, cut.value, kind) if is_long else render_output(cut.value, kind)
-        )
+        rendered = await run_beside(emission.size_bytes, render_output, cut.value, kind)
         output = _new_output(grant, emission, cut, wire_time(self._clock()))
 
         def work(stores: WriteStores) -> Submitted:
@@ -152,24 +145,6 @@ def _new_output(grant: Grant, emission: Emission, cut: CutEvent, at: str) -> New
 
 
 def _answer(output: NewOutput, rendered: RenderedOutput, body_id: int) -> Answer:
-    return Answer(
-        name=output.name,
-        kind=kind_of_event(output.type),
-        source=Source.DATA_PLANE,
-        ok=output.ok,
-        step_id=output.step_id,
-        step_ref=output.step_ref,
-        attempt=output.attempt,
-        attempts=None,
-        occurrence=output.occurrence,
-        occurrences=None,
-        submitted_at=output.created_at,
-        body_id=body_id,
-        encoding=rendered.encoding,
-        json_size=rendered.json_size,
-        json_sha256=rendered.json_sha256,
-        raw_size=rendered.raw_size,
-        raw_sha256=rendered.raw_sha256,
-        preview=rendered.preview,
-        truncated=rendered.truncated,
-    )
+    origin = Origin(output.ok, output.step_id, output.step_ref, output.attempt, output.occurrence, output.created_at)
+    kind = kind_of_event(output.type)
+    return answer_with(rendered, body_id, name=output.name, kind=kind, source=Source.DATA_PLANE, origin=origin)

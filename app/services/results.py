@@ -6,7 +6,7 @@ The invariant: a part of it answers only for a name that the data plane has noth
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from app.domain.answers import Answer, RenderedOutput, render_output
+from app.domain.answers import Answer, Origin, RenderedOutput, answer_with, render_output
 from app.domain.ids import CTX_NAME, is_name
 from app.domain.naming import StepNaming, result_values
 from app.domain.records import Kind, RunOutcome, Source
@@ -59,24 +59,4 @@ def keep_result(stores: WriteStores, run: RunState, rendered: RenderedResult) ->
 
 
 def _answer(name: str, rendered: RenderedOutput, body_id: int) -> Answer:
-    return Answer(
-        name=name,
-        kind=Kind.STEP,
-        source=Source.RESULT_REF,
-        ok=None,
-        step_id=None,
-        step_ref=None,
-        attempt=None,
-        attempts=None,
-        occurrence=None,
-        occurrences=None,
-        submitted_at=None,
-        body_id=body_id,
-        encoding=rendered.encoding,
-        json_size=rendered.json_size,
-        json_sha256=rendered.json_sha256,
-        raw_size=rendered.raw_size,
-        raw_sha256=rendered.raw_sha256,
-        preview=rendered.preview,
-        truncated=rendered.truncated,
-    )
+    return answer_with(rendered, body_id, name=name, kind=Kind.STEP, source=Source.RESULT_REF, origin=Origin())

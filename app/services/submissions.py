@@ -3,16 +3,15 @@
 The invariant: folding decides what a body stands for, the appender decides whether it is kept.
 """
 
-import asyncio
-
 from app.domain.errors import InvalidParameter
 from app.domain.folding import decode_body, fold_body, settle_verdict, trim_end
 from app.domain.grants import Grant
 from app.domain.ids import check_name
 from app.domain.records import Artifact, Final, Inline
 from app.domain.values import JsonValue, parse_json
-from app.services.appender import LONG_BYTES, Appender, Emission, require_bound
+from app.services.appender import Appender, Emission, require_bound
 from app.services.file_bodies import FileBodies
+from app.services.threads import run_beside
 
 
 class Submissions:
@@ -41,8 +40,7 @@ class Submissions:
         settled = settle_verdict(ok=ok, verdict=verdict)
         extra = _extra(grant)
         text, submit_format = trim_end(await self._text(grant, raw, extra)), extra.get("submit_format")
-        is_long = len(text) > LONG_BYTES
-        value = await asyncio.to_thread(fold_body, text, submit_format) if is_long else fold_body(text, submit_format)
+        value = await run_beside(len(text), fold_body, text, submit_format)
         event = Final(content=Inline(value=value), ok=settled.ok)
         emission = Emission(event, grant.step_ref, settled.status, traceparent=traceparent, size_bytes=len(text))
         await self._appender.append(grant, emission)
