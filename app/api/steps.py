@@ -14,7 +14,6 @@ from starlette.types import Scope as AsgiScope
 from app.api.answers import JSON_HEADERS, Answer, header_values
 from app.api.paths import decode_segment
 from app.api.representations import Representation
-from app.domain.answers import summary_json
 from app.domain.errors import InvalidParameter
 from app.domain.ids import LATEST, check_id
 from app.domain.records import MAX_COUNT
@@ -109,8 +108,8 @@ async def represent(query: McpQueryAdapter, scope: AsgiScope, address: PlaneAddr
         return _json_representation(listing.body(), is_stored=listing.is_stored)
     name, narrowing = decode_segment(address.step), read_narrowing(scope["query_string"])
     if address.content is None:
-        look, summary = await query.look_summarized(task_id, run_id, name, narrowing, reader)
-        return _json_representation(summary_json(summary), is_stored=look.is_stored)
+        told = await query.summary_json(task_id, run_id, name, narrowing, reader)
+        return _json_representation(told.body, is_stored=told.is_stored)
     is_sent = scope["method"] == "GET" and not header_values(scope, b"if-none-match")
     look = await query.look(task_id, run_id, name, narrowing, reader, with_body=is_sent)
     return await _content(query, scope, look)

@@ -298,3 +298,13 @@ def split_summary(summary: StepSummary) -> tuple[bytes, bytes]:
     # in which a quote is escaped: the first hit is the key.
     cut = text.index(_URL_KEY + b"/") + len(_URL_KEY)
     return text[:cut], text[cut:]
+
+
+def recount_summary(tail: bytes, attempts: int | None, occurrences: int | None) -> bytes:
+    """Write other counts into the second piece of a rendered summary: how often its step was dispatched by now."""
+    cut = tail.rindex(_COUNTS_KEY)  # after it stand only numbers and a time
+    counts = read_summary(b"{" + tail[cut:]) | {"attempts": attempts, "occurrences": occurrences}
+    return tail[:cut] + compact_json(counts)[1:]
+
+
+_COUNTS_KEY = b'"attempts":'

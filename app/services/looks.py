@@ -67,6 +67,13 @@ class Look(NamedTuple):
         return self.answer.file_path is None
 
 
+class ToldSummary(NamedTuple):
+    """A summary as JSON; ``is_stored`` as that of :class:`Listing`."""
+
+    body: bytes
+    is_stored: bool
+
+
 class Served(NamedTuple):
     """A body with what is told of it. One in chunks must be closed."""
 

@@ -43,7 +43,7 @@ from app.domain.rendering import (
     preview_of,
 )
 from app.domain.values import JsonValue
-from app.services.looks import Listing, Look, Served, find_narrowed, require_run, walk_body
+from app.services.looks import Listing, Look, Served, ToldSummary, find_narrowed, require_run, walk_body
 from app.services.scopes import OPERATOR, Scope
 from app.services.threads import run_beside
 from app.storage.database import Database
@@ -133,15 +133,21 @@ class McpQueryAdapter:
         A constant number of queries, whatever the number of steps, and no body is loaded.
         """
         scope.require_run(task_id, run_id)
+        base_url = self._base_url.encode()
         async with self._database.point() as stores:
+            if scope.sees_all:
+                address, summaries = await stores.projections.list_summaries(task_id, run_id, base_url)
+                found = require_run(address, task_id, run_id)
+                scope.require_run(task_id, found)
+                if summaries is not None:
+                    return Listing(task_id, found, summaries, is_stored=True)
             address, rows = await stores.projections.list_by_name(task_id, run_id)
         found = require_run(address, task_id, run_id)
         scope.require_run(task_id, found)
         if not scope.sees_all:
             rows = [row for row in rows if scope.allows(*row.names)]
-        place, base_url = Place(task_id, found, self._base_url), self._base_url.encode()
         on_disk = [row for row in rows if row.file_path is not None]
-        changed = await self._rewritten(on_disk, place) if on_disk else {}
+        changed = await self._rewritten(on_disk, Place(task_id, found, self._base_url)) if on_disk else {}
         summaries = [row.summary(base_url) for row in rows]
         if changed:
             summaries = [changed.get(row.name, told) for row, told in zip(rows, summaries, strict=True)]
@@ -163,6 +169,24 @@ class McpQueryAdapter:
         if form.preview is None:
             form = form._replace(preview=preview_of(await self._body_of(look)))
         return look, summarize(look.answer, form, look.place, narrowing)
+
+    async def summary_json(
+        self, task_id: str, run_id: str | None, name: str, narrowing: Narrowing, scope: Scope = OPERATOR
+    ) -> ToldSummary:
+        """Summarise as :meth:`summary`, already as JSON: as it is stored where nothing narrows it; raises alike."""
+        if narrowing == WHOLE:
+            scope.require_run(task_id, run_id)
+            async with self._database.point() as stores:
+                address, canonical, listed = await stores.projections.find_summary(task_id, run_id, name)
+            found = require_run(address, task_id, run_id)
+            scope.require_run(task_id, found)
+            scope.require(canonical, canonical if listed is None else listed.owner)
+            if listed is None:
+                raise StepNotFound(name, found)
+            if listed.file_path is None:
+                return ToldSummary(listed.summary(self._base_url.encode()), is_stored=True)
+        look, summary = await self.look_summarized(task_id, run_id, name, narrowing, scope)
+        return ToldSummary(summary_json(summary), look.is_stored)
 
     async def look(
         self,

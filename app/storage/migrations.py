@@ -59,7 +59,7 @@ def _migrate(connection: Connection, revision: str) -> tuple[str | None, str | N
     target = script.get_current_head() if revision == "head" else revision
     if before == target:
         return before, before
-    (command.downgrade if revision == "base" else command.upgrade)(config, revision)
+    (command.upgrade if revision == "head" else command.downgrade)(config, revision)
     return before, MigrationContext.configure(connection).get_current_revision()
 
 

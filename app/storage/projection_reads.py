@@ -3,6 +3,7 @@
 The invariant: one statement resolves a name, and one lists a run, whatever the number of its steps.
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Select, and_, bindparam, case, func, select
@@ -25,35 +26,29 @@ from app.storage.tables import (
 
 
 class ListedRow(NamedTuple):
-    """One line of a list: its finished summary in pieces, and the file that may have changed since."""
+    """One line of a list: its finished summary in two pieces, and the file that may have changed since."""
 
     run_id: str
-    name: str
     summary_head: bytes
     summary_tail: bytes
-    attempts: int | None
-    occurrence: int | None
-    occurrences: int | None
-    submitted_at: str | None
     file_path: str | None
     file_sha256: str | None
+    name: str
     step_name: str | None
+
+    @property
+    def owner(self) -> str | None:
+        """The name of the step that put it out; None for a part of a run's result."""
+        return None if self.step_name is None else shown(self.step_name)
 
     @property
     def names(self) -> tuple[str, ...]:
         """Its name, and that of the step that put it out: a policy may speak of either."""
-        return (shown(self.name),) if self.step_name is None else (shown(self.name), shown(self.step_name))
+        return (shown(self.name),) if self.owner is None else (shown(self.name), self.owner)
 
     def summary(self, base_url: bytes) -> bytes:
         """Join the pieces to the summary's JSON."""
-        _, _, head, tail, attempts, occurrence, occurrences, submitted_at, *_ = self
-        if submitted_at is None:
-            return b"%b%b%b%b" % (head, base_url, tail, _NO_COUNTS)
-        counts: tuple[Any, ...] = (attempts, occurrence, occurrences, submitted_at.encode())
-        return b'%b%b%b%d,"occurrence":%d,"occurrences":%d,"submitted_at":"%b"}' % (head, base_url, tail, *counts)
-
-
-_NO_COUNTS = b'null,"occurrence":null,"occurrences":null,"submitted_at":null}'
+        return self.summary_head + base_url + self.summary_tail
 
 
 class RunAddress(NamedTuple):
@@ -72,6 +67,21 @@ class FoundAnswer(NamedTuple):
     body: bytes | None
 
 
+class FoundSummary(NamedTuple):
+    """As :class:`FoundAnswer`, with the line of a list in the answer's place."""
+
+    address: RunAddress
+    canonical: str
+    listed: ListedRow | None
+
+
+_NO_TASK = RunAddress(task_exists=False, run_id=None)
+
+
+def _address(rows: Sequence[Row]) -> RunAddress:
+    return RunAddress(task_exists=True, run_id=rows[0][0]) if rows else _NO_TASK
+
+
 class ProjectionReads:
     """Reads what answers for the names of a run."""
 
@@ -85,19 +95,45 @@ class ProjectionReads:
         else:
             row = await self._reader.first(_RUN, task_id=task_id, run_id=run_id)
         if row is None:
-            return RunAddress(task_exists=False, run_id=None)
+            return _NO_TASK
         return RunAddress(task_exists=True, run_id=row[0])
+
+    async def list_summaries(
+        self, task_id: str, run_id: str | None, base_url: bytes
+    ) -> tuple[RunAddress, list[bytes] | None]:
+        """Find a run as :meth:`find_run`, and list its summaries as JSON, ascending by name, bytewise.
+
+        Returns:
+            None for the summaries where a file stands for one of them: whether that is still as it was written, and so
+            the summary true, only the file itself can tell. Then :meth:`list_by_name`.
+        """
+        rows = await self._list(_SUMMARIES, task_id, run_id)
+        if not rows or rows[0][1] is None:
+            return _address(rows), []
+        summaries = [head + base_url + tail for _, head, tail, file_path in rows if file_path is None]
+        return _address(rows), summaries if len(summaries) == len(rows) else None
 
     async def list_by_name(self, task_id: str, run_id: str | None) -> tuple[RunAddress, list[ListedRow]]:
         """Find a run as :meth:`find_run`, and list what its names answer with, ascending by name, bytewise."""
+        rows = await self._list(_LIST, task_id, run_id)
+        return _address(rows), [] if not rows or rows[0][1] is None else list(map(ListedRow._make, rows))
+
+    async def find_summary(self, task_id: str, run_id: str | None, name: str) -> FoundSummary:
+        """Find as :meth:`find` the line that a list has for what answers for a name."""
+        given = {"task_id": task_id, "name": stored(name)}
+        if run_id is not None:
+            given["run_id"] = run_id
+        row = await self._reader.first(_SUMMARY[run_id is None], **given)
+        if row is None:
+            return FoundSummary(_NO_TASK, name, None)
+        canonical = name if row[1] is None else shown(row[1])
+        listed = None if row[2] is None else ListedRow(row[0], *row[2:])
+        return FoundSummary(RunAddress(task_exists=True, run_id=row[0]), canonical, listed)
+
+    async def _list(self, statements: dict[bool, Select[Any]], task_id: str, run_id: str | None) -> Sequence[Row]:
         if run_id is None:
-            rows = await self._reader.all(_LIST_LATEST, task_id=task_id)
-        else:
-            rows = await self._reader.all(_LIST, task_id=task_id, run_id=run_id)
-        if not rows:
-            return RunAddress(task_exists=False, run_id=None), []
-        address = RunAddress(task_exists=True, run_id=rows[0][0])
-        return address, [] if rows[0][1] is None else list(map(ListedRow._make, rows))
+            return await self._reader.all(statements[True], task_id=task_id)
+        return await self._reader.all(statements[False], task_id=task_id, run_id=run_id)
 
     async def list_answers_with_files(self, run_id: str) -> dict[str, Answer]:
         """Return the answers of a run that have a materialized file, by name."""
@@ -120,7 +156,7 @@ class ProjectionReads:
             given["body_up_to"] = body_up_to_bytes
         row = await self._reader.first(_RESOLVE[run_id is None, body_up_to_bytes > 0], **given)
         if row is None:
-            return FoundAnswer(RunAddress(task_exists=False, run_id=None), name, None, None)
+            return FoundAnswer(_NO_TASK, name, None, None)
         body = None if not body_up_to_bytes or row[-1] is None else bytes(row[-1])
         columns = row[2:-1] if body_up_to_bytes else row[2:]
         answer = None if columns[0] is None else _answer(columns)
@@ -162,7 +198,7 @@ _RUN = select(runs.c.id).select_from(tasks.outerjoin(runs, _the_run)).where(_of_
 _LATEST_RUN = select(runs.c.id).select_from(tasks.outerjoin(runs, _the_latest_run)).where(_of_task)
 
 
-def _resolve(the_run: ColumnElement[bool]) -> Select[Any]:
+def _resolve(the_run: ColumnElement[bool], columns: Sequence[ColumnElement[Any]]) -> Select[Any]:
     the_name = and_(names.c.task_id == tasks.c.id, names.c.name == bindparam("name"))
     the_answer = and_(
         _p.run_id == runs.c.id,
@@ -170,37 +206,31 @@ def _resolve(the_run: ColumnElement[bool]) -> Select[Any]:
         _p.visibility < SHADOWED,
     )
     return (
-        select(runs.c.id, names.c.canonical, *_answer_columns)
+        select(runs.c.id, names.c.canonical, *columns)
         .select_from(tasks.outerjoin(runs, the_run).outerjoin(names, the_name).outerjoin(projections, the_answer))
         .where(_of_task)
         .order_by(_p.visibility)  # a step or artifact called _ctx comes before the reserved name
     )
 
 
-def _list(the_run: ColumnElement[bool]) -> Select[Any]:
+def _list(the_run: ColumnElement[bool], columns: Sequence[ColumnElement[Any]]) -> Select[Any]:
     the_listed = and_(_p.run_id == runs.c.id, _p.visibility == LISTED)
     return (
-        select(runs.c.id, *(_p[column] for column in _LISTED_COLUMNS))
+        select(runs.c.id, *columns)
         .select_from(tasks.outerjoin(runs, the_run).outerjoin(projections, the_listed))
         .where(_of_task)
         .order_by(_p.name)
     )
 
 
-_LISTED_COLUMNS = (
-    "name",
-    "summary_head",
-    "summary_tail",
-    "attempts",
-    "occurrence",
-    "occurrences",
-    "created_at",
-    "file_path",
-    "file_sha256",
-    "step_name",
-)
-_LIST = _list(_the_run)
-_LIST_LATEST = _list(_the_latest_run)
+# Each statement for a run that is named, and for the newest. A list of a thousand costs what its columns do: those
+# that only policies and files need are left out where there are neither.
+_RUNS = {False: _the_run, True: _the_latest_run}
+_summary_columns = (_p.summary_head, _p.summary_tail, _p.file_path)
+_listed_columns = (*_summary_columns, _p.file_sha256, _p.name, _p.step_name)
+_SUMMARIES = {is_latest: _list(run, _summary_columns) for is_latest, run in _RUNS.items()}
+_LIST = {is_latest: _list(run, _listed_columns) for is_latest, run in _RUNS.items()}
+_SUMMARY = {is_latest: _resolve(run, _listed_columns) for is_latest, run in _RUNS.items()}
 _stored_body = case(
     (
         and_(_p.json_size <= bindparam("body_up_to"), _p.file_path.is_(None)),
@@ -208,8 +238,8 @@ _stored_body = case(
     )
 )
 _RESOLVE = {
-    (is_latest, has_body): statement.add_columns(_stored_body) if has_body else statement
-    for is_latest, statement in ((False, _resolve(_the_run)), (True, _resolve(_the_latest_run)))
+    (is_latest, has_body): _resolve(run, (*_answer_columns, _stored_body) if has_body else _answer_columns)
+    for is_latest, run in _RUNS.items()
     for has_body in (False, True)
 }
 _CANONICAL = select(names.c.canonical).where(names.c.task_id == bindparam("task_id"), names.c.name == bindparam("name"))

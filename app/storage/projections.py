@@ -8,7 +8,16 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import bindparam, insert, select, update
 
-from app.domain.answers import Answer, BodyForm, Place, file_form, split_summary, stored_form, summarize
+from app.domain.answers import (
+    Answer,
+    BodyForm,
+    Place,
+    file_form,
+    recount_summary,
+    split_summary,
+    stored_form,
+    summarize,
+)
 from app.domain.records import Kind
 from app.domain.rendering import Preview
 from app.storage.reader import Row
@@ -71,8 +80,12 @@ class ProjectionWrites:
 
     def attach_file(self, output_seq: int, answer: Answer, file: MaterializedFile) -> None:
         """Let the file that an output was written to be its body, while that output answers."""
+        counts = self._writer.execute(_COUNTS, {"of_run": self._place.run_id, "of_seq": output_seq}).first()
+        if counts is None:  # another output answers by now
+            return
+        attempts, occurrences = counts  # another dispatch may have come since the output did
         form = file_form(answer, file.path, file.size_bytes, file.sha256, file.preview)
-        head, tail = _pieces(answer, form, self._place)
+        head, tail = _pieces(answer._replace(attempts=attempts, occurrences=occurrences), form, self._place)
         values = {"file_path": file.path, "file_sha256": file.sha256, "summary_head": head, "summary_tail": tail}
         self._writer.execute(_ATTACH, values | {"of_run": self._place.run_id, "of_seq": output_seq})
 
@@ -84,9 +97,12 @@ class ProjectionWrites:
     def recount(self, step_id: str, step_name: str, attempts: int, occurrences: int) -> None:
         """Let the summaries of a step's outputs tell how often it was dispatched."""
         given = {"of_run": self._place.run_id, "of_name": stored(step_name)}
-        self._writer.execute(_RECOUNT_OCCURRENCES, given | {"occurrences": occurrences})
-        if attempts > 1:
-            self._writer.execute(_RECOUNT_ATTEMPTS, given | {"of_step": step_id, "attempts": attempts})
+        for row in self._writer.execute(_OF_STEP_NAME, given):
+            seq, put_out_by, known_attempts, tail = row
+            told = attempts if put_out_by == step_id else known_attempts
+            counts = {"attempts": told, "occurrences": occurrences}
+            told_tail = recount_summary(bytes(tail), told, occurrences)
+            self._writer.execute(_RECOUNT, {"of_row": seq, "summary_tail": told_tail} | counts)
 
     def list_answered(self) -> list[str]:
         """List the names that a step's Final answers for."""
@@ -134,12 +150,7 @@ class ProjectionWrites:
 
 
 def _pieces(answer: Answer, form: BodyForm, place: Place) -> tuple[bytes, bytes]:
-    """Cut a summary at the base URL, and again before the counts, which later dispatches change."""
-    head, tail = split_summary(summarize(answer, form, place))
-    return head, tail[: tail.rindex(_COUNTS_KEY) + len(_COUNTS_KEY)]
-
-
-_COUNTS_KEY = b'"attempts":'
+    return split_summary(summarize(answer, form, place))
 
 
 def _answer_row(answer: Answer, step_name: str | None) -> dict[str, Any]:
@@ -167,7 +178,6 @@ def _answer_row(answer: Answer, step_name: str | None) -> dict[str, Any]:
 _p = projections.c
 _run = _p.run_id == bindparam("of_run")
 _named = (_run, _p.name == bindparam("of_name"), _p.kind == bindparam("of_kind"))
-_of_step_name = (_run, _p.step_name == bindparam("of_name"))
 _FIND = select(_p.seq, _p.occurrence, _p.attempt).where(*_named)
 # The columns come with the parameters: a statement that is built anew costs more than it takes to run.
 _ADD = insert(projections)
@@ -189,10 +199,11 @@ _ATTACH = (
     .where(_run, _p.output_seq == bindparam("of_seq"))
     .values({column: bindparam(column) for column in ("file_path", "file_sha256", "summary_head", "summary_tail")})
 )
-_RECOUNT_OCCURRENCES = update(projections).where(*_of_step_name).values(occurrences=bindparam("occurrences"))
-_RECOUNT_ATTEMPTS = (
-    update(projections).where(*_of_step_name, _p.step_id == bindparam("of_step")).values(attempts=bindparam("attempts"))
+_OF_STEP_NAME = select(_p.seq, _p.step_id, _p.attempts, _p.summary_tail).where(
+    _run, _p.step_name == bindparam("of_name")
 )
+_RECOUNT = update(projections).where(_p.seq == bindparam("of_row"))
+_COUNTS = select(_p.attempts, _p.occurrences).where(_run, _p.output_seq == bindparam("of_seq"))
 
 _STEP_NAMES = (
     select(names.c.name).where(names.c.task_id == bindparam("task_id"), names.c.name == bindparam("of_name")),

@@ -7,7 +7,8 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
-from app.storage.sqlite_reader import BorrowedReader, CommitWatch, SqliteReaders, StoredBody
+from app.storage.sqlite_reader import CommitWatch, Snapshot, SqliteReaders, StoredBody
+from app.storage.sqlite_turns import Turns, TurnStores
 from app.storage.sqlite_writer import SqliteWriter
 from app.storage.stores import WriteStores
 from app.storage.urls import DatabaseUrl
@@ -26,14 +27,16 @@ class SqliteDatabase:
         self._readers = SqliteReaders(url.path)
         self._writer = SqliteWriter(url.path)
         self._watch = CommitWatch(url.path)
+        self._turns = Turns(self._readers, self._watch)
+        self._point = TurnStores(self._turns)
 
-    def snapshot(self) -> BorrowedReader:
+    def snapshot(self) -> Snapshot:
         """Open stores whose reads all see one state."""
-        return BorrowedReader(self._readers, in_transaction=True)
+        return Snapshot(self._readers)
 
-    def point(self) -> BorrowedReader:
+    def point(self) -> TurnStores:
         """Open stores each of whose reads sees the newest state."""
-        return BorrowedReader(self._readers, in_transaction=False)
+        return self._point
 
     def stream(self, body_id: int, size_bytes: int) -> StoredBody | None:
         """Read a large body in pieces: fresh memory for all of it costs more than the reading, and may be much."""
@@ -41,7 +44,7 @@ class SqliteDatabase:
 
     def version(self) -> int | None:
         """Return SQLite's own count of the commits that another connection made; see :class:`CommitWatch`."""
-        return self._watch.version()
+        return self._turns.version()
 
     async def write(self, work: Callable[[WriteStores], T]) -> T:
         """Run ``work`` on the writer thread, in a transaction that it may share."""

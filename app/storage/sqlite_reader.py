@@ -37,7 +37,7 @@ class SqliteReader:
 
     async def all(self, statement: Select[Any], /, **parameters: Any) -> Sequence[Row]:
         """Run a statement and return its rows, in its order."""
-        cursor = self._run(statement, parameters)
+        cursor = self.run(statement, parameters)
         rows: list[Row] = cursor.fetchmany(_SLICE_ROWS)
         while len(rows) % _SLICE_ROWS == 0 and (more := cursor.fetchmany(_SLICE_ROWS)):
             rows += more
@@ -46,7 +46,11 @@ class SqliteReader:
 
     async def first(self, statement: Select[Any], /, **parameters: Any) -> Row | None:
         """Run a statement and return its first row, if it has one."""
-        cursor = self._run(statement, parameters)
+        return self.run_first(statement, parameters)
+
+    def run_first(self, statement: Select[Any], parameters: dict[str, Any]) -> Row | None:
+        """Run a statement as :meth:`first`, at once."""
+        cursor = self.run(statement, parameters)
         row: Row | None = cursor.fetchone()
         cursor.close()  # a statement left half-way would hold its snapshot, and keep the WAL from being checkpointed
         return row
@@ -70,13 +74,15 @@ class SqliteReader:
 
     def end(self) -> None:
         """Let go of the state."""
-        self._connection.execute("COMMIT")
+        if self._connection.in_transaction:  # some failures of a statement end it by themselves
+            self._connection.execute("COMMIT")
 
     def close(self) -> None:
         """Close the connection."""
         self._connection.close()
 
-    def _run(self, statement: Select[Any], parameters: dict[str, Any]) -> sqlite3.Cursor:
+    def run(self, statement: Select[Any], parameters: dict[str, Any]) -> sqlite3.Cursor:
+        """Run a statement, and leave its rows to be fetched."""
         began = time.perf_counter()
         try:
             return execute(self._connection, statement, parameters)
@@ -182,22 +188,19 @@ class StoredBody:
         """There is nothing to let go of between two pieces."""
 
 
-class BorrowedReader:
-    """A reader for the length of a block. A class, since a generator would cost as much as the read."""
+class Snapshot:
+    """A reader of one's own for the length of a block, and one state of the database in it."""
 
-    __slots__ = ("_in_transaction", "_reader", "_readers")
+    __slots__ = ("_reader", "_readers")
 
-    def __init__(self, readers: SqliteReaders, *, in_transaction: bool) -> None:
+    def __init__(self, readers: SqliteReaders) -> None:
         self._readers = readers
-        self._in_transaction = in_transaction
 
     async def __aenter__(self) -> ReadStores:
         self._reader = self._readers.borrow()
-        if self._in_transaction:
-            self._reader.begin()
+        self._reader.begin()
         return self._reader.stores
 
     async def __aexit__(self, *_: object) -> None:
-        if self._in_transaction:
-            self._reader.end()
+        self._reader.end()
         self._readers.give_back(self._reader)

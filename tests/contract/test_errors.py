@@ -213,6 +213,7 @@ async def unreachable(app: FastAPI, database_url: str) -> AsyncIterator[None]:
     url = make_url(database_url)
     if url.get_backend_name() == "sqlite":
         plane_of(app)._query._database._readers.close()
+        await asyncio.sleep(0)  # the turn that read last ends, and gives its reader back
         path = Path(url.database or "")
         path.rename(path.with_suffix(".away"))
         yield

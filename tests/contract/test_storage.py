@@ -130,18 +130,36 @@ def _tables(url: DatabaseUrl) -> set[str]:
     return {name for name in names if not name.startswith("sqlite_")} - {"alembic_version"}
 
 
+NEWEST = "0002"
+
+
 class TestMigrations:
     """Up, down, no drift, and never twice at once."""
 
     def test_the_schema_goes_up_and_down_and_up_again(self, url: DatabaseUrl) -> None:
         """Up makes every table, down takes every table away, and up works again after it; a second up is nothing."""
-        assert migrate(url) == (None, "0001")
+        assert migrate(url) == (None, NEWEST)
         assert _tables(url) == set(metadata.tables)
-        assert migrate(url) == ("0001", "0001")
-        assert migrate(url, "base") == ("0001", None)
+        assert migrate(url) == (NEWEST, NEWEST)
+        assert migrate(url, "base") == (NEWEST, None)
         assert _tables(url) == set()
-        assert migrate(url) == (None, "0001")
+        assert migrate(url) == (None, NEWEST)
         assert _tables(url) == set(metadata.tables)
+
+    async def test_summaries_are_told_their_counts(self, database_url: str, client: httpx.AsyncClient) -> None:
+        """Down to 0001 and up again every list says what it said, whatever answers: a retry, a part, a result's."""
+        url, pipeline = parse_database_url(database_url), await Pipeline.create(client)
+        looped = await pipeline.output("looped", 1)
+        await pipeline.result(await pipeline.retry(looped), 2)
+        await pipeline.stage(await pipeline.dispatch("looped"), "part", "text")
+        await pipeline.finish(result={"looped": 0, "of the result": '"attempts":9'})
+        listed = (await client.get(pipeline.steps_url)).content
+        assert await asyncio.to_thread(migrate, url, "0001") == (NEWEST, "0001")
+        statement = text("SELECT summary_tail FROM projections")
+        tails = await asyncio.to_thread(_inspected, url, lambda connection: connection.execute(statement).all())
+        assert [bytes(tail).endswith(b'"attempts":') for (tail,) in tails] == [True] * 4
+        assert await asyncio.to_thread(migrate, url) == ("0001", NEWEST)
+        assert (await client.get(pipeline.steps_url)).content == listed
 
     def test_the_scripts_and_the_tables_do_not_drift(self, url: DatabaseUrl) -> None:
         """A migrated database is exactly what the program's tables say, types and indexes included."""
@@ -203,7 +221,7 @@ class TestMigrations:
         with ThreadPoolExecutor(2) as threads:
             befores = [str(before) for before, _ in threads.map(lambda _: migrate(url), range(2))]
         befores += [process.communicate(timeout=60)[0].strip() for process in processes]
-        assert sorted(befores) == ["0001", "0001", "0001", "None"]
+        assert sorted(befores) == [NEWEST, NEWEST, NEWEST, "None"]
         assert _tables(url) == set(metadata.tables)
 
 
@@ -649,7 +667,7 @@ class TestUrls:
         """On a server that answers, a name that it does not have is told with that name; a missing file is made."""
         missing = url.url.set(database=f"{url.url.database}_missing")
         if url.is_sqlite:
-            assert migrate(DatabaseUrl(missing))[1] == "0001"
+            assert migrate(DatabaseUrl(missing))[1] == NEWEST
             return
         with pytest.raises(UnusableDatabase, match=r"_missing.*does not exist"):
             migrate(DatabaseUrl(missing))
@@ -660,7 +678,7 @@ class TestUrls:
         assert parse_database_url("sqlite:///~/x.db").path == Path.home() / "x.db"
         assert parse_database_url("sqlite:///x.db").path == Path.cwd() / "x.db"
         if not url.is_sqlite:
-            assert migrate(parse_database_url(f"{empty_database_url}?sslmode=disable")) == (None, "0001")
+            assert migrate(parse_database_url(f"{empty_database_url}?sslmode=disable")) == (None, NEWEST)
 
 
 class TestQueryAdapter:
