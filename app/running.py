@@ -21,6 +21,7 @@ from app.services.retention import Pruned, Retention
 from app.storage import migrations
 from app.storage.opening import open_database
 from app.storage.urls import DatabaseUrl, UnusableDatabase, parse_database_url
+from app.transports import OnePieceProtocol
 
 
 def migrate(settings: Settings) -> str:
@@ -109,10 +110,12 @@ def _run(app: Any, listener: socket.socket) -> None:
     server = uvicorn.Server(
         uvicorn.Config(
             app,
+            http=OnePieceProtocol,
             lifespan="on",
             log_config=None,  # the log is set up already
             access_log=False,  # the envelope's line says more, and costs less
             server_header=False,
+            proxy_headers=False,  # nothing here asks where a request came from: URLs have the configured base
             timeout_graceful_shutdown=10,
         )
     )

@@ -46,7 +46,6 @@ class Statements:
         assert self.sent  # the counting itself works
         return list(self.sent), answer
 
-
     def _note(self, statement: str) -> None:
         if statement not in {"BEGIN", "COMMIT"}:  # one a turn of the loop, and a long list has turns
             self.sent.append(statement)
