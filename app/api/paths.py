@@ -25,6 +25,8 @@ def decode_segment(segment: str) -> str:
     Raises:
         InvalidParameter: its bytes are no UTF-8.
     """
+    if "%" not in segment:
+        return segment
     try:
         return unquote_to_bytes(segment).decode("utf-8")
     except UnicodeDecodeError as error:

@@ -14,6 +14,7 @@ from starlette.types import Scope as AsgiScope
 from app.api.answers import JSON_HEADERS, Answer, header_values
 from app.api.paths import decode_segment
 from app.api.representations import Representation
+from app.domain.answers import Chunks
 from app.domain.errors import InvalidParameter
 from app.domain.ids import LATEST, check_id
 from app.domain.records import MAX_COUNT
@@ -112,7 +113,11 @@ async def represent(query: McpQueryAdapter, scope: AsgiScope, address: PlaneAddr
         return _json_representation(told.body, is_stored=told.is_stored)
     is_sent = scope["method"] == "GET" and not header_values(scope, b"if-none-match")
     look = await query.look(task_id, run_id, name, narrowing, reader, with_body=is_sent)
-    return await _content(query, scope, look)
+    if not is_sent:
+        found = _representation(look, None)
+        if found.answer(scope) is not None:
+            return found
+    return _representation(*await query.serve(look))  # what is told of a file is of the bytes that are read now
 
 
 def _json_representation(body: bytes, *, is_stored: bool) -> Representation:
@@ -121,15 +126,7 @@ def _json_representation(body: bytes, *, is_stored: bool) -> Representation:
     return Representation(headers, etag, len(body), body, is_stored)
 
 
-async def _content(query: McpQueryAdapter, scope: AsgiScope, look: Look) -> Representation:
-    etag = etag_of(look.form.sha256).encode()
-    found = Representation(_content_headers(look, etag), etag, look.form.size_bytes, None, look.is_stored)
-    if found.answer(scope) is not None:
-        return found
-    served, body = await query.serve(look)
-    if served is look:
-        return found._replace(body=body)
-    look = served  # a file, which may have changed since
+def _representation(look: Look, body: bytes | Chunks | None) -> Representation:
     etag = etag_of(look.form.sha256).encode()
     return Representation(_content_headers(look, etag), etag, look.form.size_bytes, body, look.is_stored)
 
@@ -167,7 +164,7 @@ def read_narrowing(query_string: bytes) -> Narrowing:
     Raises:
         InvalidParameter: a value is none that the parameter can have.
     """
-    if not query_string:
+    if not _MAY_NARROW.search(query_string):
         return WHOLE
     try:
         given = dict(parse_qsl(query_string.decode("ascii"), keep_blank_values=True, errors="strict"))
@@ -177,6 +174,10 @@ def read_narrowing(query_string: bytes) -> Narrowing:
     if asked is not None and asked not in FORMATS:
         raise InvalidParameter(f"format={asked[:40]!r} is none: one is {', '.join(FORMATS)}")
     return Narrowing(given.get("path"), asked, _count("attempt", given), _count("occurrence", given))
+
+
+_MAY_NARROW = re.compile(rb"path|format|attempt|occurrence|%")
+"""What the query of a narrowed read cannot be without: a name of its own may be percent-encoded."""
 
 
 def _count(parameter: str, given: dict[str, str]) -> int | None:

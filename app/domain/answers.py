@@ -165,17 +165,16 @@ class BodyForm(NamedTuple):
 
 def json_form(answer: Answer) -> BodyForm:
     """The value as rendered JSON."""
-    known = Preview(answer.preview, answer.truncated)
     told = answer.kind is Kind.STEP or not answer.is_text
-    return BodyForm(answer.json_size, answer.json_sha256, JSON_TYPE, known if told else None)
+    known = Preview(answer.preview, answer.truncated) if told else None
+    return BodyForm(answer.json_size, answer.json_sha256, JSON_TYPE, known)
 
 
 def raw_form(answer: Answer) -> BodyForm:
     """A string as its own bytes, any other value as rendered JSON."""
     if not answer.is_text:
         return json_form(answer)
-    told = answer.kind is Kind.ARTIFACT
-    known = Preview(answer.preview, answer.truncated) if told else None
+    known = Preview(answer.preview, answer.truncated) if answer.kind is Kind.ARTIFACT else None
     return BodyForm(answer.raw_size, answer.raw_sha256, TEXT_TYPE, known)
 
 

@@ -223,10 +223,12 @@ class McpQueryAdapter:
             if narrowing.attempt is not None or narrowing.occurrence is not None:
                 answer, stored = await find_narrowed(stores, found, answer, narrowing), None
                 scope.require(canonical, answer.step_name)  # an earlier part may be another step's
-        look = Look(answer, stored_form(answer), Place(task_id, found, self._base_url), narrowing, stored=stored)
+        place = Place(task_id, found, self._base_url)
         if narrowing.path is not None:
+            look = Look(answer, stored_form(answer), place, narrowing, stored=stored)
             return await self._along(look, narrowing.path)
-        return look._replace(form=await self._form(answer, narrowing.format))
+        form = await self._form(answer, narrowing.format)
+        return Look(answer, form, place, narrowing, stored=stored)
 
     async def serve(self, look: Look) -> Served:
         """Load the body of a look. A file is told by the bytes that are read now.
@@ -236,7 +238,9 @@ class McpQueryAdapter:
             FileNotMaterialized: the file was removed meanwhile.
         """
         if look.form.file_path is None:
-            is_as_stored = look.body is None and look.stored is None and look.form.sha256 == look.answer.stored_sha256
+            is_as_stored = look.body is None and look.form.sha256 == look.answer.stored_sha256
+            if is_as_stored and look.stored is not None:
+                return Served(look, look.stored)
             chunks = self._database.stream(look.answer.body_id, look.form.size_bytes) if is_as_stored else None
             return Served(look, chunks or await self._body_of(look))
         loaded = await asyncio.to_thread(self._files.load, look.form.file_path)
@@ -264,9 +268,10 @@ class McpQueryAdapter:
             return json_form(answer)
         if asked == "raw":
             return raw_form(answer)
-        state = None if answer.file_path is None else await self._state(answer.file_path)
-        if state is not None:
-            return file_form(answer, *state)
+        if answer.file_path is not None:
+            state = await self._state(answer.file_path)
+            if state is not None:
+                return file_form(answer, *state)
         if asked == "file":
             raise FileNotMaterialized(answer.name)
         return stored_form(answer)
