@@ -13,8 +13,9 @@ import yaml
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
 from starlette.datastructures import Headers
-from starlette.requests import ClientDisconnect
+from starlette.types import Receive, Scope
 
+from app.api.answers import header_values
 from app.domain.errors import InvalidJson, Malformed, TooLarge
 from app.domain.values import MAX_DEPTH, JsonValue, parse_json
 from app.services.threads import run_beside
@@ -28,26 +29,28 @@ _MAX_YAML_NODES = 1_000_000
 _MAX_YAML_CHARS = 16 * 1024 * 1024
 
 
-async def read_body(request: Request) -> bytes:
+async def read_body(scope: Scope, receive: Receive) -> bytes:
     """Read a body whole.
 
     Raises:
         TooLarge: it is over the limit; told by its declared length where there is one, else as soon as it shows.
     """
-    limit_bytes: int = request.scope[LIMIT_KEY]
-    declared = request.headers.get("content-length", "")
+    limit_bytes: int = scope[LIMIT_KEY]
+    declared = b"".join(header_values(scope, b"content-length")[:1])
     if declared.isdigit() and int(declared) > limit_bytes:
         raise TooLarge(limit_bytes, int(declared))
     chunks: list[bytes] = []
-    size_bytes = 0
-    try:
-        async for chunk in request.stream():
-            size_bytes += len(chunk)
-            if size_bytes > limit_bytes:
-                raise TooLarge(limit_bytes, None)
-            chunks.append(chunk)
-    except ClientDisconnect as error:
-        raise Malformed("the body broke off") from error
+    size_bytes, has_more = 0, True
+    while has_more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise Malformed("the body broke off")
+        chunk: bytes = message.get("body", b"")
+        size_bytes += len(chunk)
+        if size_bytes > limit_bytes:
+            raise TooLarge(limit_bytes, None)
+        chunks.append(chunk)
+        has_more = message.get("more_body", False)
     return b"".join(chunks)
 
 
@@ -87,7 +90,7 @@ class _JsonRequest(Request):
 
     async def body(self) -> bytes:
         if not hasattr(self, "_body"):
-            self._body = await read_body(self)
+            self._body = await read_body(self.scope, self.receive)
         return self._body
 
     async def json(self) -> JsonValue:

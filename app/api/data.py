@@ -54,7 +54,7 @@ def data_router(data: Data) -> APIRouter:
     @router.post("/emit", response_model=EmittedBody, responses=documented(*emit_errors))
     async def emit(request: Request, grant: GrantDep, emission: EmitRequest) -> Any:
         """Append an event of the bearer's own step and attempt."""
-        return json_response({"out_id": await data.emit(grant, emission, traceparent=find_traceparent(request))})
+        return json_response({"out_id": await data.emit(grant, emission, traceparent=find_traceparent(request.scope))})
 
     @router.post("/{key}", response_model=EmittedBody, responses=documented(*emit_errors))
     async def emit_named(
@@ -65,7 +65,7 @@ def data_router(data: Data) -> APIRouter:
     ) -> Any:
         """Append an event as `emit` does, the producer named by the URL."""
         named = emission.under(decode_segment(key))
-        return json_response({"out_id": await data.emit(grant, named, traceparent=find_traceparent(request))})
+        return json_response({"out_id": await data.emit(grant, named, traceparent=find_traceparent(request.scope))})
 
     @router.get(
         "/{key}", response_model=OutputRecord, responses=documented(*ACCESS_ERRORS, InvalidParameter, OutputNotFound)

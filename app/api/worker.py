@@ -110,7 +110,7 @@ def worker_router(prompts: Prompts, submissions: Submissions, data: Data) -> API
         verdict: Annotated[str | None, Query(description="`pass`, `blocked` or `skip`.")] = None,
     ) -> Any:
         """Submit the OUTPUT: the body is it. A JSON object or array is that value, anything else text."""
-        return AnswerResponse(await answer_submit(submissions, request, Said(ok, verdict)))
+        return AnswerResponse(await answer_submit(submissions, request.scope, request.receive, Said(ok, verdict)))
 
     @router.post(
         "/result",
@@ -122,7 +122,7 @@ def worker_router(prompts: Prompts, submissions: Submissions, data: Data) -> API
         """Submit the OUTPUT as a JSON value, kept as it is sent."""
         step_id = check_id("step", result.task_id)
         final = Final(content=Inline(value=result.value), ok=result.ok)
-        await submissions.result(grant, step_id, result.attempt, final, traceparent=find_traceparent(request))
+        await submissions.result(grant, step_id, result.attempt, final, traceparent=find_traceparent(request.scope))
         return no_content()
 
     @router.post(
@@ -138,7 +138,9 @@ def worker_router(prompts: Prompts, submissions: Submissions, data: Data) -> API
         request: Request, grant: GrantDep, name: Annotated[str, Query(description="The name of the part.")]
     ) -> Any:
         """Stage a named part of the OUTPUT; the newest of a name wins."""
-        await submissions.stage(grant, name, await read_body(request), traceparent=find_traceparent(request))
+        await submissions.stage(
+            grant, name, await read_body(request.scope, request.receive), traceparent=find_traceparent(request.scope)
+        )
         return no_content()
 
     said = documented(*_BEARER_ERRORS, *BODY_ERRORS, RunFinished)

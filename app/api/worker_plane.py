@@ -7,10 +7,9 @@ request with any other query goes to those, and so is judged and answered by the
 import re
 from typing import NamedTuple
 
-from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from app.api.answers import Answer
+from app.api.answers import Answer, header_values
 from app.api.bodies import read_body
 from app.api.json_answers import json_answer
 from app.api.steps import ROUTE_KEY
@@ -43,7 +42,7 @@ class WorkerPlane:
         method, path, query = scope["method"], scope["path"], scope["query_string"]
         if method == "POST" and path == SUBMIT_PATH and query in _PLAIN_SUBMITS:
             scope[ROUTE_KEY] = path
-            return await answer_submit(self._submissions, Request(scope, receive), _PLAIN_SUBMITS[query])
+            return await answer_submit(self._submissions, scope, receive, _PLAIN_SUBMITS[query])
         if method == "GET" and path == PROMPT_PATH and not query:
             scope[ROUTE_KEY] = path
             return await answer_prompt(self._prompts, scope[GRANT_KEY], None)
@@ -71,11 +70,11 @@ _PLAIN_SUBMITS = {
 }
 
 
-async def answer_submit(submissions: Submissions, request: Request, said: Said) -> Answer:
+async def answer_submit(submissions: Submissions, scope: Scope, receive: Receive, said: Said) -> Answer:
     """Keep the body of a request as the OUTPUT of its bearer's step."""
-    grant: Grant = request.scope[GRANT_KEY]
-    body = await read_body(request)
-    traceparent = find_traceparent(request)
+    grant: Grant = scope[GRANT_KEY]
+    body = await read_body(scope, receive)
+    traceparent = find_traceparent(scope)
     await submissions.submit(grant, body, ok=said.ok, verdict=said.verdict, traceparent=traceparent)
     return Answer(204, [])
 
@@ -85,13 +84,14 @@ async def answer_prompt(prompts: Prompts, grant: Grant, step_id: str | None) -> 
     return json_answer(await prompts.fetch_json(grant, step_id))
 
 
-_TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+_TRACEPARENT = re.compile(rb"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
-def find_traceparent(request: Request) -> str | None:
+def find_traceparent(scope: Scope) -> str | None:
     """Return the trace context of a request, when it is well-formed.
 
     Source: W3C Trace Context §3.2.
     """
-    given = request.headers.get("traceparent", "")
-    return given if _TRACEPARENT.fullmatch(given) else None
+    for given in header_values(scope, b"traceparent")[:1]:
+        return given.decode() if _TRACEPARENT.fullmatch(given) else None
+    return None

@@ -18,15 +18,16 @@ class CutEvent(NamedTuple):
 
 def cut_event(event: Progress | Partial | Artifact | Final) -> CutEvent:
     """Cut an event. The value of a progress is what it says, and stays in the shape as well."""
-    shape = event.model_dump(exclude_none=True)
     if isinstance(event, Progress):
-        return CutEvent(shape, {"stage": event.stage, "note": event.note})
+        return CutEvent(event.model_dump(exclude_none=True), {"stage": event.stage, "note": event.note})
     if isinstance(event, Partial):
-        return CutEvent({"type": shape["type"]}, event.chunk)
-    value = content_value(event.content)
-    if event.content.kind == "inline":
-        shape["content"] = {"kind": "inline"}
-    return CutEvent(shape, value)
+        return CutEvent({"type": event.type}, event.chunk)
+    # The value is left out before the dump: it would be copied, however large it is.
+    shape = event.model_dump(exclude_none=True, exclude=_INLINE_VALUE)
+    return CutEvent(shape, content_value(event.content))
+
+
+_INLINE_VALUE: Any = {"content": {"value"}}
 
 
 def join_event(cut: CutEvent) -> dict[str, Any]:

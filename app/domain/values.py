@@ -41,7 +41,9 @@ def parse_json(text: str | bytes) -> JsonValue:
     try:
         decoded = text if isinstance(text, str) else text.decode("utf-8")
         hooks: dict[str, Any] = {}
-        if _UNUSUAL_NUMBER.search(decoded):  # the hooks cost a call per number, so only where one may matter
+        if _THREE_DIGITS.search(decoded) and _UNUSUAL_NUMBER.search(
+            decoded
+        ):  # the hooks cost a call per number, so only where one may matter
             hooks = {"parse_float": _finite_float, "parse_int": _exact_integer}
         value = json.loads(decoded, parse_constant=_refuse_constant, **hooks)
     except RecursionError as error:
@@ -71,6 +73,7 @@ def kind_of(value: JsonValue) -> str:
 
 # An exponent of three digits may overflow a float, and so may 200 digits with one of two; int() reads 4,300 digits.
 _UNUSUAL_NUMBER = re.compile(r"[eE]\+?[0-9]{3}|[0-9]{200}")
+_THREE_DIGITS = re.compile(r"[0-9][0-9][0-9]")  # in each of them; five times as fast to look for, in a text without
 _INT_DIGITS = 4_300
 
 

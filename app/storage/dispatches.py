@@ -110,10 +110,9 @@ class DispatchReads:
         row = await self._reader.first(_GRANT, handle=handle_sha256)
         if row is None:
             return None
-        grant = Grant(*row)
-        return grant._replace(
-            run_status=RunStatus(grant.run_status), step_ref=shown(grant.step_ref), name=shown(grant.name)
-        )
+        task_id, run_id, run_status, step_id, attempt, step_ref, name, *snapshotted = row
+        status = RunStatus(run_status)
+        return Grant(task_id, run_id, status, step_id, attempt, shown(step_ref), shown(name), *snapshotted)
 
     async def find_prompt(self, step_id: str, attempt: int) -> tuple[str, str | None] | None:
         """Return the directive (JSON) and the system prompt (JSON or None) of an attempt."""
