@@ -123,7 +123,9 @@ class ProjectionWrites:
         if there is None:
             self._writer.execute(_ADD, row)
         else:
-            self._writer.execute(_REPLACE, row | {"of_row": there[0]})
+            # The key by which it was found stays: SQLite would write its index entries anew, and look for the run.
+            changed = {column: item for column, item in row.items() if column not in _KEY}
+            self._writer.execute(_REPLACE, changed | {"of_row": there[0]})
 
     def _row(
         self,
@@ -182,6 +184,7 @@ _FIND = select(_p.seq, _p.occurrence, _p.attempt).where(*_named)
 # The columns come with the parameters: a statement that is built anew costs more than it takes to run.
 _ADD = insert(projections)
 _REPLACE = update(projections).where(_p.seq == bindparam("of_row"))
+_KEY = frozenset({"run_id", "name", "kind"})
 _SHADOW = update(projections).where(*_named).values(visibility=bindparam("visibility"))
 _steps = projections.alias("steps")
 _SHADOW_ALL = (

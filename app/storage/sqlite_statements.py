@@ -63,8 +63,9 @@ class SqliteStatements:
         self, statement: Executable, parameters: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None, /
     ) -> SqliteRows:
         """Run a statement, for each of several sets of parameters in their order."""
-        each = [parameters or {}] if parameters is None or isinstance(parameters, Mapping) else parameters
+        if parameters is None or isinstance(parameters, Mapping):
+            return SqliteRows(execute(self._connection, statement, parameters or {}).fetchall())
         rows: list[Row] = []
-        for given in each:
+        for given in parameters:
             rows += execute(self._connection, statement, given).fetchall()
         return SqliteRows(rows)

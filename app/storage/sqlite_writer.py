@@ -137,8 +137,9 @@ def _commit_together(connection: sqlite3.Connection, jobs: Sequence[_Job]) -> No
         _fail(jobs, error)
         return
     try:
+        stores = WriteStores(SqliteStatements(connection))
         for job in jobs:
-            _attempt(connection, job)
+            _attempt(connection, stores, job)
         connection.execute("COMMIT")
     except Exception as error:  # noqa: BLE001 - whatever it was, it must reach whoever waits
         _roll_back(connection)
@@ -155,12 +156,12 @@ def _fail(jobs: Sequence[_Job], error: Exception) -> None:
         job.error = Unavailable() if comes_and_goes(error) else error
 
 
-def _attempt(connection: sqlite3.Connection, job: _Job) -> None:
+def _attempt(connection: sqlite3.Connection, stores: WriteStores, job: _Job) -> None:
     """Run one job of a batch; a refusal that changed nothing is its own affair, all else fails the batch."""
     before = connection.total_changes
     job.result = job.error = None
     try:
-        job.result = job.work(WriteStores(SqliteStatements(connection)))
+        job.result = job.work(stores)
     except StepplaneError as refusal:
         if connection.total_changes != before:
             raise
