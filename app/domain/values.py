@@ -41,9 +41,8 @@ def parse_json(text: str | bytes) -> JsonValue:
     try:
         decoded = text if isinstance(text, str) else text.decode("utf-8")
         hooks: dict[str, Any] = {}
-        if _THREE_DIGITS.search(decoded) and _UNUSUAL_NUMBER.search(
-            decoded
-        ):  # the hooks cost a call per number, so only where one may matter
+        # The hooks cost a call per number, so only where one may matter.
+        if _THREE_DIGITS.search(decoded) and _UNUSUAL_NUMBER.search(decoded):
             hooks = {"parse_float": _finite_float, "parse_int": _exact_integer}
         value = json.loads(decoded, parse_constant=_refuse_constant, **hooks)
     except RecursionError as error:

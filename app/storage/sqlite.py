@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
-from app.storage.sqlite_reader import CommitWatch, Snapshot, SqliteReaders, StoredBody
+from app.storage.sqlite_reader import CommitWatch, RecentPieces, Snapshot, SqliteReaders, StoredBody
 from app.storage.sqlite_turns import Turns, TurnStores
 from app.storage.sqlite_writer import SqliteWriter
 from app.storage.stores import WriteStores
@@ -27,6 +27,7 @@ class SqliteDatabase:
         self._readers = SqliteReaders(url.path)
         self._writer = SqliteWriter(url.path)
         self._watch = CommitWatch(url.path)
+        self._pieces = RecentPieces()
         self._turns = Turns(self._readers, self._watch)
         self._point = TurnStores(self._turns)
 
@@ -40,7 +41,9 @@ class SqliteDatabase:
 
     def stream(self, body_id: int, size_bytes: int) -> StoredBody | None:
         """Read a large body in pieces: fresh memory for all of it costs more than the reading, and may be much."""
-        return StoredBody(self._readers, body_id, size_bytes) if size_bytes > _STREAMED_BYTES else None
+        if size_bytes <= _STREAMED_BYTES:
+            return None
+        return StoredBody(self._readers, self._pieces, body_id, size_bytes)
 
     def version(self) -> int | None:
         """Return SQLite's own count of the commits that another connection made; see :class:`CommitWatch`."""

@@ -170,6 +170,18 @@ class TestShape:
         for secret in (b"the-operator-token", b"authorization", b"SecretStr", b"sqlite://"):
             assert secret not in log, log.decode()
 
+    @pytest.mark.parametrize("log_format", ["console", "json"])
+    async def test_a_log_that_cannot_be_written_fails_no_request(self, tmp_path: Path, log_format: str) -> None:
+        """With a full disk behind the log every answer is what it would be."""
+        with Path("/dev/full").open("wb") as full:  # noqa: ASYNC230 - a device
+            program = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-c", _CRASHING, log_format, str(tmp_path / "stepplane.db")),
+                stdout=asyncio.subprocess.PIPE,
+                stderr=full,
+            )
+        out, _ = await program.communicate()
+        assert out.decode().split() == ["500", "find-me"]
+
     async def test_a_database_that_is_gone_for_a_while(
         self, app: FastAPI, client: httpx.AsyncClient, database_url: str
     ) -> None:

@@ -47,6 +47,7 @@ from app.storage.file_states import FileStates
 from app.storage.migrations import migrate
 from app.storage.opening import open_database
 from app.storage.outputs import NewOutput
+from app.storage.sqlite_reader import RecentPieces
 from app.storage.stores import WriteStores
 from app.storage.tables import metadata, shown, stored
 from app.storage.urls import DatabaseUrl, UnusableDatabase, parse_database_url
@@ -411,29 +412,31 @@ class TestDatabase:
             assert await stores.outputs.get("out-none") is None
 
     async def test_a_large_body_is_read_whole_in_pieces_or_not_at_all(self, database: Database) -> None:
-        """A streamed body is the body; one whose run is deleted half-way breaks off and never passes for whole."""
-        task, run_id, body = _task(), new_run_id(), os.urandom(2_000_003)
+        """A streamed body is the body, again and again; one whose run is deleted half-way never passes for whole."""
+        task, lasting, deleted, body = _task(), new_run_id(), new_run_id(), os.urandom(2_000_003)
 
-        def keep(stores: WriteStores) -> int:
+        def keep(stores: WriteStores) -> list[int]:
             stores.tasks.add(task, None)
-            stores.runs.add(run_id, task.id, AT)
-            return stores.outputs.add_body(run_id, body)
+            for run_id in (lasting, deleted):
+                stores.runs.add(run_id, task.id, AT)
+            return [stores.outputs.add_body(run_id, body) for run_id in (lasting, deleted)]
 
-        body_id = await database.write(keep)
+        body_id, deleted_id = await database.write(keep)
         async with database.point() as stores:
             assert await stores.outputs.body(body_id) == body
-        streamed = database.stream(body_id, len(body))
-        assert streamed is not None
-        assert b"".join([chunk async for chunk in streamed.chunks()]) == body
-        streamed.close()
-        broken_off = database.stream(body_id, len(body))
+        for _ in range(2):
+            streamed = database.stream(body_id, len(body))
+            assert streamed is not None
+            assert b"".join([chunk async for chunk in streamed.chunks()]) == body
+            streamed.close()
+        broken_off = database.stream(deleted_id, len(body))
         assert broken_off is not None
         received = []
         with pytest.raises(ProjectionIo):  # noqa: PT012 - the deletion belongs between two pieces
             async for chunk in broken_off.chunks():
                 received.append(chunk)
                 if len(received) == 1:
-                    await database.write(lambda stores: stores.runs.delete(run_id))
+                    await database.write(lambda stores: stores.runs.delete(deleted))
         broken_off.close()
         assert 0 < len(b"".join(received)) < len(body)
 
@@ -546,6 +549,17 @@ class TestSqlite(_Sqlite):
         assert {type(outcome) for outcome in outcomes} == {Unavailable}
         await database.write(_adds(_task()))
         await database.close()
+
+    async def test_the_pieces_that_are_remembered_are_the_last_ones(self) -> None:
+        """However many large bodies are read, 32 MiB of pieces are kept: those that were asked for last."""
+        pieces = RecentPieces()
+        for body_id in range(64):
+            for offset in range(0, 1024 * 1024, 256 * 1024):
+                pieces.keep(body_id, offset, b"x" * (256 * 1024))
+            assert pieces.find(0, 0)
+        kept = [body_id for body_id in range(64) if pieces.find(body_id, 768 * 1024)]
+        assert kept == list(range(32, 64))
+        assert sum(map(len, pieces._kept.values())) == 32 * 1024 * 1024
 
     async def test_a_file_that_cannot_be_opened_is_told(self, url: DatabaseUrl, tmp_path: Path) -> None:
         """Where the file cannot be opened reads and writes are Unavailable, and served once it can be."""
