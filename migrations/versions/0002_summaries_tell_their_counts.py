@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from typing import Any
 
 import sqlalchemy as sa
 from alembic import op
@@ -26,7 +27,7 @@ _PAGE_ROWS = 1_000
 
 
 def upgrade() -> None:
-    def with_counts(row: sa.Row) -> bytes:
+    def with_counts(row: sa.Row[Any]) -> bytes:
         counts = dict(zip(_COUNTS, (row.attempts, row.occurrence, row.occurrences, row.created_at), strict=True))
         # The old tail ends with the first key.
         return bytes(row.summary_tail) + json.dumps(counts, separators=(",", ":")).encode().partition(b":")[2]
@@ -35,7 +36,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    def without_counts(row: sa.Row) -> bytes:
+    def without_counts(row: sa.Row[Any]) -> bytes:
         key = b'"attempts":'
         tail = bytes(row.summary_tail)
         return tail[: tail.rindex(key) + len(key)]
@@ -43,7 +44,7 @@ def downgrade() -> None:
     _rewrite(without_counts)
 
 
-def _rewrite(tail_of: Callable[[sa.Row], bytes]) -> None:
+def _rewrite(tail_of: Callable[[sa.Row[Any]], bytes]) -> None:
     """Rewrite the second piece of every summary, a page at a time."""
     connection = op.get_bind()
     page = sa.select(*_p).where(_p.seq > sa.bindparam("after")).order_by(_p.seq).limit(_PAGE_ROWS)
