@@ -22,7 +22,9 @@ from app.storage.stores import ReadStores
 BUSY_TIMEOUT_MS = 30_000
 """How long a statement waits for another process's lock before it is refused."""
 
-_SLICE_ROWS = 200
+SLICE_ROWS = 200
+"""How many rows of a list are fetched before others get their turn."""
+
 _PIECE_BYTES = 256 * 1024
 
 
@@ -39,11 +41,8 @@ class SqliteReader:
     async def all(self, statement: Select[Any], /, **parameters: Any) -> Sequence[Row]:
         """Run a statement and return its rows, in its order."""
         cursor = self.run(statement, parameters)
-        rows: list[Row] = cursor.fetchmany(_SLICE_ROWS)
-        while len(rows) % _SLICE_ROWS == 0 and (more := cursor.fetchmany(_SLICE_ROWS)):
-            rows += more
-            await asyncio.sleep(0)  # a long list lets the short reads through
-        return rows
+        rows: list[Row] = cursor.fetchmany(SLICE_ROWS)
+        return rows if len(rows) < SLICE_ROWS else rows + await fetch_rest(cursor)
 
     async def first(self, statement: Select[Any], /, **parameters: Any) -> Row | None:
         """Run a statement and return its first row, if it has one."""
@@ -93,6 +92,15 @@ class SqliteReader:
             raise
         finally:
             HOT_METRICS.count_database("read", time.perf_counter() - began)
+
+
+async def fetch_rest(cursor: sqlite3.Cursor) -> list[Row]:
+    """Fetch what is left of a long list, and let the short reads through after each slice."""
+    rows: list[Row] = []
+    while more := cursor.fetchmany(SLICE_ROWS):
+        rows += more
+        await asyncio.sleep(0)
+    return rows
 
 
 _PASSING = frozenset(

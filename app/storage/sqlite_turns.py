@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import Select
 
 from app.storage.reader import Row
-from app.storage.sqlite_reader import CommitWatch, SqliteReader, SqliteReaders
+from app.storage.sqlite_reader import SLICE_ROWS, CommitWatch, SqliteReader, SqliteReaders, fetch_rest
 from app.storage.stores import ReadStores
 
 
@@ -82,20 +82,14 @@ class TurnReader:
             return rows
         self._turns.detach(reader)
         try:
-            while more := cursor.fetchmany(SLICE_ROWS):
-                rows += more
-                await asyncio.sleep(0)
+            return rows + await fetch_rest(cursor)
         finally:
             cursor.close()
             self._turns.give_back(reader)
-        return rows
 
     async def first(self, statement: Select[Any], /, **parameters: Any) -> Row | None:
         """Run a statement and return its first row, if it has one."""
         return self._turns.reader().run_first(statement, parameters)
-
-
-SLICE_ROWS = 200
 
 
 class TurnStores:

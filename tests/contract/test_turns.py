@@ -13,8 +13,8 @@ import pytest
 from sqlalchemy import select
 
 from app.storage.migrations import migrate
-from app.storage.sqlite_reader import CommitWatch, SqliteReaders
-from app.storage.sqlite_turns import SLICE_ROWS, TurnReader, Turns
+from app.storage.sqlite_reader import SLICE_ROWS, CommitWatch, SqliteReaders
+from app.storage.sqlite_turns import TurnReader, Turns
 from app.storage.tables import tasks
 from app.storage.urls import parse_database_url
 
