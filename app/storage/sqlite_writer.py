@@ -126,13 +126,35 @@ def _connect(path: Path) -> sqlite3.Connection:
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=FULL")
     connection.execute("PRAGMA foreign_keys=ON")
+    connection.execute("PRAGMA busy_timeout=0")  # the lock is waited for in _begin; what follows it needs none
     return connection
+
+
+def _begin(connection: sqlite3.Connection) -> None:
+    """Begin a transaction, and wait for another process's as long as :data:`BUSY_TIMEOUT_MS`.
+
+    SQLite's own waiting looks ever less often, ten times a second in the end, and a process that writes all the time
+    lets go of the lock for less than a millisecond: the other one would find it taken for seconds.
+    """
+    until = time.monotonic() + BUSY_TIMEOUT_MS / 1000
+    while True:
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() >= until:
+                raise
+            time.sleep(_LOOKS_EVERY_SECONDS)
+        else:
+            return
+
+
+_LOOKS_EVERY_SECONDS = 0.0003
 
 
 def _commit_together(connection: sqlite3.Connection, jobs: Sequence[_Job]) -> None:
     """Run all jobs in one transaction; when that fails, each in one of its own."""
     try:
-        connection.execute("BEGIN IMMEDIATE")
+        _begin(connection)
     except sqlite3.Error as error:  # the lock did not come free: each job alone would only wait as long again
         _fail(jobs, error)
         return

@@ -9,8 +9,10 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -514,6 +516,31 @@ class TestSqlite(_Sqlite):
             await asyncio.sleep(0.02)
         assert await asyncio.gather(*pending) == [task.id for task in tasks[1:]]
         other.close()
+
+    async def test_who_writes_all_the_time_keeps_nobody_else_from_it(
+        self, database: Database, url: DatabaseUrl
+    ) -> None:
+        """Beside a connection that lets go of the lock for moments alone, a write gets in after a few of those."""
+        task, run_id, turns, is_enough = _task(), new_run_id(), 0, threading.Event()
+        await database.write(_adds(task))
+        await database.write(lambda stores: stores.runs.add(run_id, task.id, AT))
+
+        def write_all_the_time() -> None:
+            nonlocal turns
+            with closing(sqlite3.connect(url.path, timeout=30, isolation_level=None)) as other:
+                while not is_enough.is_set():
+                    other.execute("BEGIN IMMEDIATE")
+                    time.sleep(0.004)
+                    other.execute("COMMIT")
+                    turns += 1
+                    time.sleep(0.0001)
+
+        writing = asyncio.create_task(asyncio.to_thread(write_all_the_time))
+        for _ in range(50):
+            await database.write(lambda stores: stores.runs.touch(run_id, AT))
+        is_enough.set()
+        await writing
+        assert turns < 100  # each write gets in at one of the first moments; looking ever less often misses hundreds
 
     async def test_too_many_waiting_writes_are_refused_at_once(
         self, database: Database, lock: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
