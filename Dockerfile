@@ -11,7 +11,7 @@ WORKDIR /src
 RUN python -m venv /opt/stepplane
 # Before the sources, so that an edit of them does not install the dependencies again.
 COPY constraints-runtime.txt ./
-RUN /opt/stepplane/bin/pip install --require-hashes -r constraints-runtime.txt
+RUN /opt/stepplane/bin/pip install --no-deps --require-hashes --requirement constraints-runtime.txt
 COPY pyproject.toml README.md LICENSE ./
 COPY app ./app
 COPY migrations ./migrations

@@ -14,6 +14,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PIP_QUIET := --quiet --disable-pip-version-check
+# The lock is the whole resolution, and pip resolves nothing: an extra that some package asks for would otherwise be
+# looked up anew, and a release newer than the pinned one found. What it lacks, `pip check` tells afterwards.
+LOCKED := --no-deps --require-hashes
 # One resolution for every platform and Python from 3.11 on, with the hashes of all files of a release.
 # Local wheel folders stay out of it: their hashes would hold on this machine alone.
 LOCK := env -u UV_FIND_LINKS $(BIN)/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 \
@@ -96,5 +99,5 @@ $(VENV)/.locked: constraints.txt
 		exit 1; fi
 	@echo "installing into $(VENV)/: a minute or two, once"
 	$(PYTHON) -m venv --clear $(VENV)
-	$(BIN)/python -m pip install $(PIP_QUIET) --require-hashes --requirement constraints.txt
+	$(BIN)/python -m pip install $(PIP_QUIET) $(LOCKED) --requirement constraints.txt
 	@touch $@
