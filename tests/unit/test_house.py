@@ -127,6 +127,16 @@ def test_the_wheel_has_what_the_program_needs_and_no_more() -> None:
     assert packed == {path for path in source | migrations if "__pycache__" not in path}
 
 
+def test_the_image_is_installed_as_the_makefile_installs() -> None:
+    """Both take the lock as the whole resolution, by the same words, and check afterwards that nothing is missing."""
+    makefile, dockerfile = ((ROOT / name).read_text() for name in ("Makefile", "Dockerfile"))
+    words = re.findall(r"^LOCKED := (.+)$", makefile, re.MULTILINE)
+    assert words == ["--no-deps --require-hashes"]
+    assert "pip install $(PIP_QUIET) $(LOCKED) --requirement constraints.txt\n" in makefile
+    assert f"pip install {words[0]} --requirement constraints-runtime.txt\n" in dockerfile
+    assert makefile.count("-m pip check") == dockerfile.count("pip check") == 1
+
+
 def dockerfile_command(instruction: str) -> list[str]:
     """The last exec-form command of an instruction, also where an option line stands before it."""
     text = (ROOT / "Dockerfile").read_text()
