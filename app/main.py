@@ -55,7 +55,7 @@ from app.services.status import Status
 from app.services.submissions import Submissions
 from app.storage import migrations
 from app.storage.database import Database
-from app.storage.file_states import FileStates
+from app.storage.files.states import FileStates
 from app.storage.opening import open_database
 from app.storage.urls import UnusableDatabase, parse_database_url
 from app.web.compare_pages import compare_router

@@ -19,7 +19,7 @@ from app.services.file_bodies import FileBodies
 from app.services.materializer import Materializer
 from app.services.submissions import Submissions
 from app.storage import migrations
-from app.storage.file_states import FileStates
+from app.storage.files.states import FileStates
 from app.storage.opening import open_database
 from app.storage.urls import parse_database_url
 from bench.documents import body_of

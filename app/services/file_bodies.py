@@ -9,8 +9,9 @@ from pathlib import Path
 
 from app.domain.errors import FileSubmitRefused, TooLarge
 from app.domain.grants import Grant
+from app.domain.limits import PATH_BYTES, PATH_PART_BYTES
 from app.domain.values import JsonValue, parse_json
-from app.storage.file_states import read_inside
+from app.storage.files.states import read_inside
 
 _PREFIX = "@file:"
 _REFUSED = (
@@ -42,6 +43,8 @@ class FileBodies:
             FileSubmitRefused: the step does not allow it, or the file is none that may be read.
             TooLarge: it is over the limit.
         """
+        if not _is_short(path):
+            raise FileSubmitRefused(_REFUSED)
         work_dir = parse_json(grant.view).get("work_dir")
         if extra.get("allow_file_submit") is not True or not work_dir or "\x00" in path or not path.startswith("/"):
             raise FileSubmitRefused(_REFUSED)
@@ -51,3 +54,9 @@ class FileBodies:
         if len(body) > self._max_bytes:
             raise TooLarge(self._max_bytes, None)
         return body
+
+
+def _is_short(path: str) -> bool:
+    """Tell whether a file system would take a path, at a cost that is linear in its length and asks no system."""
+    body = path.encode("utf-8", "surrogatepass")
+    return len(body) <= PATH_BYTES.value and all(len(part) <= PATH_PART_BYTES.value for part in body.split(b"/"))

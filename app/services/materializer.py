@@ -22,8 +22,8 @@ from app.domain.rendering import PREVIEW_BYTES, preview_of
 from app.domain.values import JsonValue
 from app.observability import MATERIALIZE_FAILURES
 from app.storage.database import Database
-from app.storage.file_states import FileStates
-from app.storage.files import FileProjectionAdapter
+from app.storage.files.adapter import FileProjectionAdapter
+from app.storage.files.states import FileStates
 from app.storage.projections import MaterializedFile
 from app.storage.stores import WriteStores
 

@@ -47,7 +47,7 @@ from app.services.looks import Listing, Look, Served, ToldSummary, find_narrowed
 from app.services.scopes import OPERATOR, Scope
 from app.services.threads import run_beside
 from app.storage.database import Database
-from app.storage.file_states import FileState, FileStates
+from app.storage.files.states import FileState, FileStates
 from app.storage.projection_reads import ListedRow
 
 FORMATS = ("json", "raw", "file")

@@ -17,7 +17,7 @@ from app.domain.errors import InvalidJson
 from app.domain.rendering import render_json, text_bytes
 from app.domain.values import parse_json
 from app.main import create_app
-from app.storage import file_states
+from app.storage.files import states as file_states
 from tests.contract.pipeline import Pipeline, bearer, code_of, dumped, parsed
 
 SEQUENCE = {"kind": "step", "ref": "a", "in": {"op": "path", "at": "$.in"}, "out": {"op": "path", "at": "$.a"}}

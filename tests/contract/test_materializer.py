@@ -20,7 +20,7 @@ from app.domain.rendering import read_submission, render_submission
 from app.main import create_app
 from app.observability import REGISTRY
 from app.services.materializer import Materializer, Submitted
-from app.storage.file_states import FileStates
+from app.storage.files.states import FileStates
 from app.storage.stores import WriteStores
 from tests.contract.pipeline import Dispatched, Pipeline, parsed
 

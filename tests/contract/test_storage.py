@@ -45,7 +45,7 @@ from app.domain.records import Kind, RunStatus, TaskRecord
 from app.services.query import McpQueryAdapter
 from app.storage import sqlite_writer
 from app.storage.database import Database
-from app.storage.file_states import FileStates
+from app.storage.files.states import FileStates
 from app.storage.migrations import migrate
 from app.storage.opening import open_database
 from app.storage.outputs import NewOutput

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -535,6 +536,13 @@ class TestArtifact:
         assert Path(dispatched["ctx_projection"]).read_bytes() == view
 
 
+def _opens_of_this_process() -> list[object]:
+    """Note what is opened from now on; a hook cannot be taken away, and an unused list costs nothing."""
+    opened: list[object] = []
+    sys.addaudithook(lambda event, given: opened.append(given[0]) if event == "open" else None)
+    return opened
+
+
 class TestFileBodies:
     """``@file:`` as the whole body."""
 
@@ -610,15 +618,54 @@ class TestFileBodies:
         assert "secret" not in told_alike
         assert await _count(database_url, "outputs") == 0
 
+    async def test_a_path_that_no_file_system_takes_is_refused_unasked(
+        self, pipeline: Pipeline, allowed: Dispatched, work_dir: Path
+    ) -> None:
+        """A path of over 4,096 bytes, or with a part of over 255, is 400 and opens nothing, however long it is."""
+        opened = _opens_of_this_process()
+        fits = f"{work_dir}/{'./' * 2048}"[: 4096 - len("/out")] + "/out"
+        (work_dir / "out").write_text("out")
+        (work_dir / ("n" * 255)).write_text("long")
+        for path in (fits, f"{work_dir}/{'n' * 255}"):
+            await pipeline.submit(allowed, f"@file:{path}")
+        assert len(fits.encode()) == 4096
+        assert await _value(pipeline, "ask") == "long"
+        for path in (
+            f"{fits}x",
+            f"/{fits}",
+            f"{work_dir}/{'n' * 256}",
+            f"{work_dir}/{'é' * 128}",
+            "/" + "a/" * (LIMIT // 2 - 10),
+        ):
+            opened.clear()
+            answer = await _send(pipeline, allowed, f"@file:{path}")
+            assert code_of(answer) == (400, "file_submit_refused"), path[-20:]
+            assert not [each for each in opened if isinstance(each, str) and each in {"/", str(work_dir)}]
+
     async def test_what_is_no_regular_file_is_refused(
         self, pipeline: Pipeline, allowed: Dispatched, work_dir: Path
     ) -> None:
         """A directory and a named pipe inside the work_dir are refused, and the pipe stops nobody."""
         (work_dir / "directory").mkdir()
         os.mkfifo(work_dir / "pipe")
-        for name in ("directory", "pipe"):
+        for name in ("directory", "pipe", "directory/..", "directory/"):
             answer = await _send(pipeline, allowed, f"@file:{work_dir}/{name}")
             assert code_of(answer) == (400, "file_submit_refused")
+
+    async def test_a_file_of_two_names_or_of_another_user_is_refused(
+        self, pipeline: Pipeline, allowed: Dispatched, work_dir: Path
+    ) -> None:
+        """A second name can stand for any file of the disk, and another's file is not the worker's to hand in."""
+        (work_dir.parent / "secret").write_text("the secret")
+        (work_dir / "linked").hardlink_to(work_dir.parent / "secret")
+        names = ["linked"]
+        if os.geteuid() == 0:  # who is not root cannot give a file away
+            (work_dir / "foreign").write_text("another's")
+            os.chown(work_dir / "foreign", 65_534, 65_534)
+            names.append("foreign")
+        for name in names:
+            answer = await _send(pipeline, allowed, f"@file:{work_dir}/{name}")
+            assert code_of(answer) == (400, "file_submit_refused"), name
 
     async def test_a_file_over_the_limit_is_413(
         self, pipeline: Pipeline, allowed: Dispatched, work_dir: Path, database_url: str

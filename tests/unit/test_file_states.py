@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from app.domain.errors import ProjectionIo
-from app.storage import file_states
-from app.storage.file_states import CHUNK_BYTES, LARGE_BYTES, FileStates, LargeFile, read_inside
+from app.storage.files import states as file_states
+from app.storage.files.states import CHUNK_BYTES, LARGE_BYTES, FileStates, LargeFile, read_inside
 
 POISON = "0" * 64
 """A digest that no file has: who tells it has trusted his memory."""

@@ -17,7 +17,7 @@ from app.domain.errors import InvalidKey, ProjectionIo, ProjectionNotFound, Proj
 from app.domain.placement import ProjectionPlacement
 from app.domain.projection import ProjectionKey, ProjectionRef
 from app.domain.rendering import render_json, render_submission
-from app.storage.files import FileProjectionAdapter
+from app.storage.files.adapter import FileProjectionAdapter
 from tests.unit.strategies import deep_values, json_values, names
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "placement.json").read_text(encoding="utf-8"))
@@ -406,8 +406,8 @@ async def test_files_are_rendered_beside_the_event_loop(
 
         return rendered
 
-    monkeypatch.setattr("app.storage.files.render_submission", noted(render_submission))
-    monkeypatch.setattr("app.storage.files.render_json", noted(render_json))
+    monkeypatch.setattr("app.storage.files.adapter.render_submission", noted(render_submission))
+    monkeypatch.setattr("app.storage.files.adapter.render_json", noted(render_json))
     await adapter.project(_key(None), {"a": 1})
     await adapter.materialize_submission(_key(), {"a": 1}, 1, ok=True)
     await adapter.materialize_part("ST-1", "part.json", {"a": 1})

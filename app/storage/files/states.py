@@ -7,7 +7,6 @@ import asyncio
 import contextlib
 import hashlib
 import os
-import stat
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from app.domain.errors import ProjectionIo
+from app.storage.files.opening import lies_in, opened_directory, opened_file, real_paths
 
 CHUNK_BYTES = 256 * 1024
 LARGE_BYTES = 4 * 1024 * 1024
@@ -60,7 +60,7 @@ class FileStates:
     """
 
     def __init__(self, allowed_roots: Sequence[Path] | None = None) -> None:
-        self._allowed = _real_roots(allowed_roots)
+        self._allowed = real_paths(allowed_roots)
         self._memory: OrderedDict[str, _Memory] = OrderedDict()
 
     def recall(self, path: str) -> FileState | None:
@@ -70,7 +70,7 @@ class FileStates:
         except (OSError, ValueError):  # ValueError: a NUL in it
             return None
         remembered = self._remembered(path, status)
-        if remembered is None or not _may_read(path, self._allowed):
+        if remembered is None or not lies_in(path, self._allowed):
             return None
         return FileState(path, status.st_size, remembered)
 
@@ -135,28 +135,11 @@ class FileStates:
 @contextlib.contextmanager
 def _opened(path: str, allowed: Sequence[str] | None) -> Iterator[int | None]:
     """Open a regular file whose path is real: no part of it is a link, and it lies where files may be read."""
-    handle = None
-    with contextlib.suppress(OSError, ValueError):
-        if _may_read(path, allowed) and os.path.realpath(path) == path:
-            # Without O_NONBLOCK a named pipe put in the file's place would stop the server here.
-            handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    try:
-        yield handle if handle is not None and _is_servable(os.fstat(handle)) else None
-    finally:
-        if handle is not None:
-            os.close(handle)
-
-
-def _is_servable(status: os.stat_result) -> bool:
-    return stat.S_ISREG(status.st_mode) and status.st_size <= MAX_BYTES
-
-
-def _may_read(path: str, allowed: Sequence[str] | None) -> bool:
-    return allowed is None or any(path.startswith(root.rstrip("/") + "/") for root in allowed)
-
-
-def _real_roots(allowed_roots: Sequence[Path] | None) -> tuple[str, ...] | None:
-    return None if allowed_roots is None else tuple(os.path.realpath(root) for root in allowed_roots)
+    with contextlib.ExitStack() as stack:
+        handle = None
+        with contextlib.suppress(OSError, ValueError):
+            handle = stack.enter_context(opened_file(path, allowed)).handle
+        yield handle if handle is not None and os.fstat(handle).st_size <= MAX_BYTES else None
 
 
 class LargeFile:
@@ -191,9 +174,10 @@ class LargeFile:
         os.close(self._handle)
 
 
-def _chunks(handle: int) -> Iterator[bytes]:
+def _chunks(handle: int, max_bytes: int = MAX_BYTES) -> Iterator[bytes]:
+    """Read a file from its beginning, up to a bound even if it grows meanwhile."""
     offset = 0
-    while chunk := os.pread(handle, CHUNK_BYTES, offset):
+    while chunk := os.pread(handle, min(CHUNK_BYTES, max_bytes - offset), offset):
         offset += len(chunk)
         yield chunk
 
@@ -205,12 +189,21 @@ def _facts(status: os.stat_result) -> tuple[int, ...]:
 def read_inside(path: str, directory: str, allowed_roots: Sequence[Path] | None, max_bytes: int) -> bytes | None:
     """Read a regular file that lies below a directory after every link is resolved.
 
+    It must be the server's own: of its user, and under one name alone, since a second name can stand for any file.
+
     Returns:
         At most ``max_bytes`` + 1 bytes of it, so that the caller sees when it is too large; None where it may not
         be read or is none.
     """
-    real, base = os.path.realpath(path), os.path.realpath(directory)
-    if not real.startswith(base.rstrip("/") + "/"):
+    try:
+        with (
+            opened_directory(directory) as base,
+            opened_file(path, [base.path], through_links=True) as file,
+        ):
+            status = os.fstat(file.handle)
+            is_ours = status.st_nlink == 1 and status.st_uid == os.geteuid()
+            if not is_ours or not lies_in(file.path, real_paths(allowed_roots)):
+                return None
+            return b"".join(_chunks(file.handle, max_bytes + 1))
+    except (OSError, ValueError):  # ValueError: a NUL in it
         return None
-    with _opened(real, _real_roots(allowed_roots)) as handle:
-        return None if handle is None else os.pread(handle, max_bytes + 1, 0)

@@ -6,10 +6,6 @@ whatever links stand in the way; a reader of a final name sees one whole content
 
 import asyncio
 import contextlib
-import errno
-import os
-import secrets
-import stat
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal
@@ -27,6 +23,15 @@ from app.domain.placement import ProjectionPlacement, check_file_name
 from app.domain.projection import ProjectionKey, ProjectionRef
 from app.domain.rendering import read_submission, render_json, render_submission, require_renderable, text_bytes
 from app.domain.values import JsonValue, parse_json
+from app.storage.files.opening import (
+    Opened,
+    lies_in,
+    opened_below,
+    opened_directory,
+    read_file,
+    real_paths,
+    replace_file,
+)
 
 
 class FileProjectionAdapter:
@@ -58,7 +63,7 @@ class FileProjectionAdapter:
         """Read a materialized value back, and narrow it along the key's path; see :class:`ProjectionAdapter`."""
         path = self._target(key.task_id, _file_name(key))
         try:
-            body = await asyncio.to_thread(_read_file, self._root, self._placement.relative_dir(key.task_id), path.name)
+            body = await asyncio.to_thread(self._read, key.task_id, path.name)
         except FileNotFoundError as error:
             raise ProjectionNotFound(f"no file is materialized at {path}") from error
         except (OSError, ValueError) as error:  # ValueError: a root with a NUL in it
@@ -105,21 +110,38 @@ class FileProjectionAdapter:
         return await self._write(task_id, check_file_name(name), lambda: render(value))
 
     def _target(self, task_id: str, file_name: str) -> Path:
-        directory = Path(self._placement.target_dir(str(self._root), check_file_name(task_id)))
-        _check_allowed(self._root, self._allowed_roots)
-        return directory / file_name
+        if not self._root.is_absolute():
+            raise InvalidKey(f"{self._root} is no absolute path")
+        return Path(self._placement.target_dir(str(self._root), check_file_name(task_id))) / file_name
 
     async def _write(self, task_id: str, file_name: str, render: Callable[[], bytes]) -> ProjectionRef:
         target = self._target(task_id, file_name)
 
         def write() -> str:  # renders too: a large value takes seconds
-            return _replace_file(self._root, self._placement.relative_dir(task_id), target.name, render())
+            body = render()  # before any directory is made
+            with self._opened(task_id, make=True) as directory:
+                replace_file(directory.handle, target.name, body)
+                return f"{directory.path}/{target.name}"
 
         try:
             path = await asyncio.to_thread(write)
         except (OSError, ValueError) as error:  # ValueError: a root with a NUL in it
             raise ProjectionIo(f"{target} cannot be written: {getattr(error, 'strerror', None) or error}") from error
         return ProjectionRef.to_file(path)
+
+    def _read(self, task_id: str, file_name: str) -> bytes:
+        with self._opened(task_id, make=False) as directory:
+            return read_file(directory.handle, file_name)
+
+    @contextlib.contextmanager
+    def _opened(self, task_id: str, *, make: bool) -> Iterator[Opened]:
+        """Open the directory of a step. The root is judged as it was opened, and may be reached through links."""
+        components = self._placement.relative_dir(task_id)
+        with opened_directory(str(self._root)) as root:
+            if not lies_in(root.path, real_paths(self._allowed_roots)):
+                raise InvalidKey(f"{self._root} lies under none of the projection_roots")
+            with opened_below(root.handle, components, make=make) as directory:
+                yield Opened(directory, "/".join([root.path.rstrip("/"), *components]))
 
 
 def _render_view(front: dict[str, JsonValue], value: JsonValue) -> bytes:
@@ -133,62 +155,3 @@ def _render_view(front: dict[str, JsonValue], value: JsonValue) -> bytes:
 
 def _file_name(key: ProjectionKey) -> str:
     return f"{check_file_name(CTX_NAME if key.step is None else key.step)}.md"
-
-
-def _check_allowed(root: Path, allowed_roots: Sequence[Path] | None) -> None:
-    if not root.is_absolute():
-        raise InvalidKey(f"{root} is no absolute path")
-    if allowed_roots is None:
-        return
-    real = Path(os.path.realpath(root))
-    if not any(real.is_relative_to(os.path.realpath(allowed)) for allowed in allowed_roots):
-        raise InvalidKey(f"{root} lies under none of the projection_roots")
-
-
-@contextlib.contextmanager
-def _directory(root: Path, components: Sequence[str], *, make: bool) -> Iterator[int]:
-    """Open a directory below a root, and make it where it is missing if that is wanted.
-
-    Every directory below the root is opened relative to the one above and never through a link, so a link that
-    stands there, or is put there meanwhile, is refused by the kernel.
-    """
-    with contextlib.ExitStack() as stack:
-        directory = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
-        stack.callback(os.close, directory)
-        for component in components:
-            if make:
-                with contextlib.suppress(FileExistsError):
-                    os.mkdir(component, dir_fd=directory)
-            directory = os.open(component, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=directory)
-            stack.callback(os.close, directory)
-        yield directory
-
-
-def _replace_file(root: Path, components: Sequence[str], file_name: str, body: bytes) -> str:
-    """Write a file below a root by an atomic replace, and return its real path."""
-    with _directory(root, components, make=True) as directory:
-        temporary = f".{secrets.token_hex(8)}.tmp"
-        try:
-            handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666, dir_fd=directory)
-            with os.fdopen(handle, "wb") as file:
-                file.write(body)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, file_name, src_dir_fd=directory, dst_dir_fd=directory)
-        except OSError:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary, dir_fd=directory)
-            raise
-    return "/".join([os.path.realpath(root).rstrip("/"), *components, file_name])
-
-
-def _read_file(root: Path, components: Sequence[str], file_name: str) -> bytes:
-    """Read a regular file below a root."""
-    with _directory(root, components, make=False) as directory, contextlib.ExitStack() as stack:
-        # Without O_NONBLOCK a named pipe put in the file's place would be waited for.
-        handle = os.open(file_name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=directory)
-        stack.callback(os.close, handle)
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise OSError(errno.EINVAL, "it is no regular file")
-        with os.fdopen(handle, "rb", closefd=False) as file:
-            return file.read()
