@@ -50,6 +50,9 @@ class Settings(BaseSettings):
         description="JSON list of directories under which files may be written or read; "
         "unset: any while listening on loopback, none otherwise.",
     )
+    keep_alive_seconds: int = Field(
+        default=75, ge=1, le=3600, description="How long a connection may be silent between two requests."
+    )
     retention_days: float | None = Field(
         default=None,
         gt=0,

@@ -4,7 +4,9 @@ The invariant: whatever stands against a start is a :class:`StartupError` of one
 """
 
 import asyncio
+import functools
 import gc
+import resource
 import signal
 import socket
 import sys
@@ -14,14 +16,15 @@ from typing import Any
 import uvicorn
 
 from app import __version__
+from app.api.connections import BoundedProtocol, Bounds, Crowd
 from app.config import Settings
+from app.domain.limits import SPARE_DESCRIPTORS
 from app.main import StartupError, create_app, now
 from app.observability import set_up_logs
 from app.services.retention import Pruned, Retention
 from app.storage import migrations
 from app.storage.opening import open_database
 from app.storage.urls import DatabaseUrl, UnusableDatabase, parse_database_url
-from app.transports import OnePieceProtocol
 
 
 def migrate(settings: Settings) -> str:
@@ -86,7 +89,8 @@ def serve(settings: Settings) -> None:
         where = parse_database_url(settings.database_url).safe
         sys.stderr.write(f"stepplane {__version__} listens on {url} (to look around: {url}/ui), keeps all in {where}\n")
         sys.stderr.flush()
-        _run(app, listener)
+        server = server_of(app, keep_alive_seconds=settings.keep_alive_seconds, max_connections=raise_descriptors())
+        _run(server, listener)
 
 
 def _bound(host: str, port: int) -> socket.socket:
@@ -106,19 +110,7 @@ _GC_THRESHOLD = 50_000
 """New containers between two collections. A list of 1,000 steps makes some 5,000, all gone with its answer."""
 
 
-def _run(app: Any, listener: socket.socket) -> None:
-    server = uvicorn.Server(
-        uvicorn.Config(
-            app,
-            http=OnePieceProtocol,
-            lifespan="on",
-            log_config=None,  # the log is set up already
-            access_log=False,  # the envelope's line says more, and costs less
-            server_header=False,
-            proxy_headers=False,  # nothing here asks where a request came from: URLs have the configured base
-            timeout_graceful_shutdown=10,
-        )
-    )
+def _run(server: uvicorn.Server, listener: socket.socket) -> None:
     # What is loaded now stays: the collector need not look through it again and again, nor after every list.
     gc.freeze()
     gc.set_threshold(_GC_THRESHOLD)
@@ -126,3 +118,38 @@ def _run(app: Any, listener: socket.socket) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
     server.run(sockets=[listener])
+
+
+def server_of(
+    app: Any, *, keep_alive_seconds: float, max_connections: int, bounds: Bounds | None = None, stops_within: int = 10
+) -> uvicorn.Server:
+    """Make the HTTP server of an application, with its bounds on connections."""
+    protocol: Any = functools.partial(BoundedProtocol, bounds=bounds or Bounds(), crowd=Crowd(max_connections))
+    return uvicorn.Server(
+        uvicorn.Config(
+            app,
+            http=protocol,
+            ws="none",
+            lifespan="on",
+            log_config=None,  # the log is set up already
+            access_log=False,  # the envelope's line says more, and costs less
+            server_header=False,
+            proxy_headers=False,  # nothing here asks where a request came from: URLs have the configured base
+            timeout_keep_alive=keep_alive_seconds,  # type: ignore[arg-type]  # a timer takes fractions as well
+            timeout_graceful_shutdown=stops_within,
+        )
+    )
+
+
+def raise_descriptors() -> int:
+    """Take as many descriptors as this process may have, and tell how many connections they are good for."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _MAX_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _MAX_DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        soft = wanted
+    held = _MAX_DESCRIPTORS if soft == resource.RLIM_INFINITY else min(soft, _MAX_DESCRIPTORS)
+    return max(held - SPARE_DESCRIPTORS.value, held // 2)
+
+
+_MAX_DESCRIPTORS = 65_536

@@ -46,6 +46,11 @@ class JoiningTransport:
             self._held = data
             self._loop.call_soon(self._flush)
 
+    def write_eof(self) -> None:
+        """Send what is held, then end our side."""
+        self._flush()
+        self._transport.write_eof()
+
     def close(self) -> None:
         """Send what is held, then close."""
         self._flush()

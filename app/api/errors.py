@@ -71,6 +71,48 @@ class MethodNotAllowed(StepplaneError):
         self.allowed = allowed
 
 
+class HeadTooLarge(StepplaneError):
+    """The head of the request is over its limit; the connection is closed."""
+
+    code = "head_too_large"
+
+    def __init__(self, limit_bytes: int) -> None:
+        super().__init__(f"the head of a request takes at most {limit_bytes} bytes", {"limit_bytes": limit_bytes})
+
+
+class UrlTooLong(StepplaneError):
+    """The URL alone is over the limit of a head; the connection is closed."""
+
+    code = "url_too_long"
+
+    def __init__(self, limit_bytes: int) -> None:
+        super().__init__(f"a URL takes at most {limit_bytes} bytes, its head included", {"limit_bytes": limit_bytes})
+
+
+class RequestTimeout(StepplaneError):
+    """The client took too long to send its head, or the next bytes of its body; the connection is closed."""
+
+    code = "request_timeout"
+
+
+class TooManyConnections(Unavailable):
+    """Every connection that the server can hold is busy; this one is closed."""
+
+    code = "too_many_connections"
+
+    def __init__(self) -> None:
+        super().__init__("the server has as many busy connections as it can hold: try again")
+
+
+class Stopping(Unavailable):
+    """The server is being stopped, and the request was not whole by then."""
+
+    code = "stopping"
+
+    def __init__(self) -> None:
+        super().__init__("the server is being stopped, and waited for the rest of the request as long as it could")
+
+
 class InternalError(StepplaneError):
     """A fault of ours; the log has it under the request id."""
 
@@ -80,7 +122,7 @@ class InternalError(StepplaneError):
         super().__init__("the server made a mistake; its log tells more under this request id")
 
 
-STATUSES[MethodNotAllowed] = 405
+STATUSES |= {MethodNotAllowed: 405, RequestTimeout: 408, UrlTooLong: 414, HeadTooLarge: 431}
 
 
 def status_of(kind: type[StepplaneError]) -> int:

@@ -3,6 +3,7 @@
 The invariant: nothing answers before the guard has judged, but the guard itself; and nothing escapes the envelope.
 """
 
+import asyncio
 import logging
 import random
 import re
@@ -14,7 +15,7 @@ import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.bodies import LIMIT_KEY
-from app.api.errors import InternalError
+from app.api.errors import InternalError, Stopping
 from app.api.page_access import has_session, is_open, require_own_page
 from app.api.paths import canonical_path
 from app.api.steps import ROUTE_KEY, SCOPE_KEY
@@ -66,10 +67,11 @@ class Envelope:
         try:
             scope["path"] = canonical_path(scope)
             await self._app(scope, receive, send_marked)
-        except StepplaneError as error:
+        except (StepplaneError, asyncio.CancelledError) as error:  # cancelled: the server stops, and waits no longer
             if status:
                 raise
-            await self._write_error(scope, error, request_id)(scope, receive, send_marked)
+            fact = error if isinstance(error, StepplaneError) else Stopping()
+            await self._write_error(scope, fact, request_id)(scope, receive, send_marked)
         except Exception:
             log.exception("crashed", request_id=request_id, method=scope["method"], path=scope["path"])
             if status and not is_whole:
@@ -77,20 +79,23 @@ class Envelope:
             if not status:
                 await self._write_error(scope, InternalError(), request_id)(scope, receive, send_marked)
         finally:
-            seconds = time.perf_counter() - began
-            route = str(scope.get(ROUTE_KEY) or getattr(scope.get("route"), "path", "unmatched"))
-            HOT_METRICS.count_request(scope["method"], route, status, seconds)
-            # Reads that went well are told at debug: a line costs more than such a read itself.
-            is_told = status >= _FAILED or scope["method"] not in {"GET", "HEAD"}
-            if is_told or _logger.isEnabledFor(logging.DEBUG):
-                (log.info if is_told else log.debug)(
-                    "request",
-                    request_id=request_id,
-                    method=scope["method"],
-                    path=scope["path"],
-                    status=status,
-                    ms=round(seconds * 1000, 1),
-                )
+            _note(scope, request_id, status, time.perf_counter() - began)
+
+
+def _note(scope: Scope, request_id: str, status: int, seconds: float) -> None:
+    """Count a request, and write its line; of reads that went well at debug alone: it costs more than such a read."""
+    route = str(scope.get(ROUTE_KEY) or getattr(scope.get("route"), "path", "unmatched"))
+    HOT_METRICS.count_request(scope["method"], route, status, seconds)
+    is_told = status >= _FAILED or scope["method"] not in {"GET", "HEAD"}
+    if is_told or _logger.isEnabledFor(logging.DEBUG):
+        (log.info if is_told else log.debug)(
+            "request",
+            request_id=request_id,
+            method=scope["method"],
+            path=scope["path"],
+            status=status,
+            ms=round(seconds * 1000, 1),
+        )
 
 
 _FAILED = 400

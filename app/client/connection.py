@@ -5,7 +5,7 @@ The invariant: the bearer goes to the server that the caller named and nowhere e
 
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import httpx
@@ -16,6 +16,8 @@ from app.domain.rendering import JSON_TYPE, compact_json
 from app.domain.values import JsonValue, parse_json
 
 RAW_TYPE = "application/octet-stream"
+_IDLE_SECONDS = 30.0
+"""How long an own connection may be idle: well under the 75 s of a server, so that it is the client that gives up."""
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
@@ -56,6 +58,7 @@ class Connection:
             headers={"Authorization": f"Bearer {_checked_token(token)}"} if token else {},
             transport=transport,
             timeout=timeout_seconds,
+            limits=httpx.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=_IDLE_SECONDS),
             trust_env=not is_loopback,  # a proxy from the environment cannot reach this machine's loopback
             verify=url.scheme == "https" or not is_loopback,  # loading certificates for nothing takes 50 ms
         )
@@ -104,11 +107,40 @@ class Connection:
     ) -> AsyncIterator[httpx.Response]:
         """Open an answer whose body is still to come; ``checked`` lets only a success or a 304 through."""
         with self._reaching():
-            async with self._http.stream(method, address, content=body, headers=headers) as response:
+            response = await self._opened(method, address, body, headers)
+            try:
                 if checked and not response.is_success and response.status_code != httpx.codes.NOT_MODIFIED:
                     await response.aread()
                     raise _server_error(response)
                 yield response
+            finally:
+                await response.aclose()
+
+    async def _opened(
+        self, method: str, address: str, body: bytes | None, headers: Mapping[str, str] | None
+    ) -> httpx.Response:
+        """Send a request until its answer begins; a read is sent again where a reused connection broke under it.
+
+        A server may close an idle connection just as the next request leaves. On a fresh one it is another fault, and
+        a write may have been done before the connection broke: neither is repeated.
+
+        Source: RFC 9110 §9.2.2.
+        """
+        events: set[str] = set()
+
+        async def note(event: str, _: Mapping[str, Any]) -> None:
+            events.add(event)
+
+        def request() -> httpx.Request:
+            return self._http.build_request(method, address, content=body, headers=headers, extensions={"trace": note})
+
+        try:
+            return await self._http.send(request(), stream=True)
+        except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
+            is_reused = _SENDING in events and _CONNECTING not in events
+            if method not in _READS or not is_reused:
+                raise
+        return await self._http.send(request(), stream=True)
 
     @contextmanager
     def _reaching(self) -> Iterator[None]:
@@ -122,6 +154,10 @@ class Connection:
             raise Unreachable(f"the connection to {self.base_url} broke: {type(error).__name__}") from error
         except httpx.InvalidURL as error:
             raise ClientError(f"no URL can hold this request: {error}") from error
+
+
+_READS = frozenset({"GET", "HEAD"})
+_CONNECTING, _SENDING = "connection.connect_tcp.started", "http11.send_request_headers.started"
 
 
 def query_of(**given: str | int | None) -> str:

@@ -35,6 +35,21 @@ URL_BYTES = Limit("The URL of a request", 64 * KIB, "bytes", "414 `url_too_long`
 HEAD_SECONDS = Limit(
     "The time from the first byte of a head to its last", 10, "seconds", "408 `request_timeout`, and closed"
 )
+BODY_SILENCE_SECONDS = Limit(
+    "The silence of a client in the middle of a body", 30, "seconds", "408 `request_timeout`, and closed"
+)
+FRAMING_BYTES = Limit(
+    "Chunk sizes, extensions and trailers beyond 15 times their body",
+    128 * KIB,
+    "bytes",
+    "400 `malformed_request`, and closed",
+)
+SPARE_DESCRIPTORS = Limit(
+    "Descriptors that connections leave to files and the database",
+    128,
+    "descriptors",
+    "the oldest idle connection is closed; where none is idle, 503 `too_many_connections`",
+)
 KEEP_ALIVE_SECONDS = Limit(
     "The silence of a connection between two requests", 75, "seconds", "closed", "STEPPLANE_KEEP_ALIVE_SECONDS"
 )
