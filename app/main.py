@@ -17,7 +17,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
-from starlette.routing import Match
+from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app import __version__
@@ -36,6 +36,7 @@ from app.api.worker import worker_router
 from app.api.worker_plane import WorkerPlane
 from app.config import Settings
 from app.domain.errors import StepplaneError
+from app.routes import body_model, take_no_parameters
 from app.services.access import Access
 from app.services.appender import Appender
 from app.services.catalog import Catalog
@@ -124,6 +125,9 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         redirect_slashes=False,  # a slash at the end is another path, not another spelling of one
         generate_unique_id_function=_operation_id,
     )
+    for route in app.routes:  # the document's, which the framework made
+        if isinstance(route, Route):
+            take_no_parameters(route)
     _wire(app, settings, database)
     for kind in (StepplaneError, RequestValidationError, HTTPException, Exception):
         app.add_exception_handler(kind, _answer_error)
@@ -226,7 +230,7 @@ async def _pruning(settings: Settings, database: Database) -> AsyncIterator[None
 
 
 async def _answer_error(request: Request, error: Exception) -> Response:
-    fact = domain_error(error)
+    fact = domain_error(error, body_model(request.scope.get("route")))
     if isinstance(fact, MethodNotAllowed):  # the framework names the methods of one of the path's routes only
         fact = MethodNotAllowed(", ".join(filter(lambda method: _takes(request, method), _METHODS)))
     return _write_error(request.app.pages, request.scope, fact, request.scope[REQUEST_ID_KEY])

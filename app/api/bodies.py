@@ -11,13 +11,13 @@ from typing import Any
 
 import yaml
 from fastapi import Request, Response
-from fastapi.routing import APIRoute
 from starlette.datastructures import Headers
 from starlette.types import Receive, Scope
 
 from app.api.answers import header_values
 from app.domain.errors import InvalidJson, Malformed, TooLarge
 from app.domain.values import MAX_DEPTH, JsonValue, parse_json
+from app.routes import KnownRoute
 from app.services.threads import run_beside
 
 LIMIT_KEY = "stepplane.limit_bytes"
@@ -54,7 +54,7 @@ async def read_body(scope: Scope, receive: Receive) -> bytes:
     return b"".join(chunks)
 
 
-class BodyRoute(APIRoute):
+class BodyRoute(KnownRoute):
     """A route whose body is read within its limit, and is strict JSON whatever its type says."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:

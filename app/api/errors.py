@@ -23,9 +23,11 @@ from app.domain.errors import (
     TooLarge,
     Unauthenticated,
     Unavailable,
+    UnknownParameter,
     Unprocessable,
 )
 from app.domain.errors import InvalidParameter as _InvalidParameter
+from app.domain.faults import known_fields, unknown_field
 from app.domain.rendering import compact_json
 
 STATUSES: dict[type[Exception], int] = {
@@ -145,13 +147,13 @@ def error_answer(error: StepplaneError, request_id: str) -> Answer:
     return Answer(status_of(type(error)), headers, compact_json(body))
 
 
-def domain_error(error: Exception) -> StepplaneError:
-    """Tell what the framework raised as one of our own kinds."""
+def domain_error(error: Exception, body: type[BaseModel] | None = None) -> StepplaneError:
+    """Tell what the framework raised as one of our own kinds; ``body`` is what the route takes for one."""
     cause = error.__cause__ if isinstance(error, HTTPException) else error  # it wraps what a body's reader raises
     if isinstance(cause, StepplaneError):
         return cause
     if isinstance(error, RequestValidationError):
-        return _validation_error(error)
+        return _validation_error(error, body)
     return _routing_error(error) if isinstance(error, HTTPException) else InternalError()
 
 
@@ -173,7 +175,7 @@ def documented(*kinds: type[StepplaneError]) -> dict[int | str, dict[str, Any]]:
     The schema is referred to, not given: the framework would build a validator of it for every status of every route.
     """
     by_status: dict[int, list[str]] = defaultdict(list)
-    every: tuple[type[StepplaneError], ...] = (*kinds, InternalError, Unavailable)
+    every: tuple[type[StepplaneError], ...] = (*kinds, UnknownParameter, InternalError, Unavailable)
     for kind in every:
         by_status[status_of(kind)].append(f"`{kind.code}`: {(kind.__doc__ or '').splitlines()[0]}")
     return {
@@ -185,8 +187,8 @@ def documented(*kinds: type[StepplaneError]) -> dict[int | str, dict[str, Any]]:
 _REF = {"$ref": f"#/components/schemas/{ERROR_SCHEMA}"}
 
 
-def _validation_error(error: RequestValidationError) -> StepplaneError:
-    faults = [_fault(details) for details in error.errors()]
+def _validation_error(error: RequestValidationError, body: type[BaseModel] | None) -> StepplaneError:
+    faults = [_fault(details, body) for details in error.errors()]
     sentence = f"{faults[0]['path']}: {faults[0]['message']}"
     if len(faults) > 1:
         sentence += f" (and {len(faults) - 1} more)"
@@ -194,13 +196,20 @@ def _validation_error(error: RequestValidationError) -> StepplaneError:
     return InvalidRequest(sentence, faults) if is_body else _InvalidParameter(sentence, faults)
 
 
-def _fault(details: Any) -> dict[str, str]:
+def _fault(details: Any, body: type[BaseModel] | None) -> dict[str, str]:
     where, *inner = details["loc"]
     place = "$" if where == "body" else f"{where} parameter "
     for step in inner:
         named = str(step) if len(str(step)) <= _SHOWN_CHARS else f"{str(step)[:_SHOWN_CHARS]}…"
         place += f"[{named}]" if isinstance(step, int) else f".{named}" if where == "body" else named
-    return {"path": place, "message": _MESSAGES.get(details["type"], details["msg"])}
+    return {"path": place, "message": _message(details, body)}
+
+
+def _message(details: Any, body: type[BaseModel] | None) -> str:
+    *outer, name = details["loc"]
+    if details["type"] == "extra_forbidden" and body is not None:
+        return unknown_field(str(name), known_fields(body, outer[1:]))
+    return _MESSAGES.get(details["type"], str(details["msg"]))
 
 
 _SHOWN_CHARS = 100

@@ -11,6 +11,7 @@ from app.api.json_answers import json_response
 from app.api.tasks import ACCESS_ERRORS
 from app.domain.records import wire_time
 from app.observability import metrics_text
+from app.routes import KnownRoute
 from app.services.status import ServerStatus, Status
 
 _METRICS: dict[int | str, dict[str, Any]] = {
@@ -20,7 +21,7 @@ _METRICS: dict[int | str, dict[str, Any]] = {
 
 def health_router(status: Status, version: str) -> APIRouter:
     """Make the routes of health."""
-    router = APIRouter(tags=["health"])
+    router = APIRouter(tags=["health"], route_class=KnownRoute)
 
     @router.head("/v1/healthz", include_in_schema=False)
     @router.get("/v1/healthz", response_class=PlainTextResponse, response_model=None)

@@ -17,6 +17,7 @@ from app.domain.errors import FileNotMaterialized
 from app.domain.ids import LATEST, check_id
 from app.domain.outline import DEFAULT_CHILDREN, MAX_CHILDREN, Outline
 from app.domain.rendering import compact_json
+from app.routes import KnownRoute
 from app.services.outlines import Outlines, Page, Sight
 from app.services.scopes import OPERATOR, Scope
 
@@ -25,7 +26,7 @@ Children = Annotated[int, Query(ge=1, le=MAX_CHILDREN, description="How many chi
 
 def outlines_router(outlines: Outlines) -> APIRouter:
     """Make the route of outlines."""
-    router = APIRouter(tags=["debug plane"], prefix="/v1/tasks/{task}/runs/{run}/steps")
+    router = APIRouter(tags=["debug plane"], route_class=KnownRoute, prefix="/v1/tasks/{task}/runs/{run}/steps")
 
     async def answer(request: Request, limit: int, cursor: str | None) -> Answer:
         sight = await _find(outlines, request, limit, cursor)
@@ -38,7 +39,7 @@ def outlines_router(outlines: Outlines) -> APIRouter:
         body = compact_json((await outlines.read(sight)).model_dump())
         return not_modified(headers) if matches(tags, etag) else Answer(200, headers, body)
 
-    @router.head("/{step}/outline", include_in_schema=False)  # noqa: FAST003 - read as it was sent, in _find
+    @router.head("/{step}/outline", include_in_schema=False, openapi_extra={"parameters": _PARAMETERS})  # noqa: FAST003 - read as it was sent, in _find
     @router.get(
         "/{step}/outline",
         response_model=Outline,

@@ -24,6 +24,7 @@ from app.domain.errors import (
     Unauthenticated,
 )
 from app.domain.records import MAX_COUNT, StepList, StepSummary
+from app.routes import KnownRoute
 from app.services.query import FORMATS, McpQueryAdapter
 
 TaskId = Annotated[str, Path(description="Id of the task.", examples=["T-0123456789abcdef"])]
@@ -31,7 +32,7 @@ TaskId = Annotated[str, Path(description="Id of the task.", examples=["T-0123456
 
 def debug_plane_router(query: McpQueryAdapter) -> APIRouter:
     """Make the documented routes of the debug plane."""
-    router = APIRouter(tags=["debug plane"], prefix="/v1/tasks/{task}/runs/{run}/steps")
+    router = APIRouter(tags=["debug plane"], route_class=KnownRoute, prefix="/v1/tasks/{task}/runs/{run}/steps")
 
     async def answer(request: Request) -> AnswerResponse:
         address = find_address(request.scope["path"])

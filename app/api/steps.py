@@ -19,6 +19,7 @@ from app.domain.errors import InvalidParameter
 from app.domain.ids import LATEST, check_id
 from app.domain.records import MAX_COUNT
 from app.domain.rendering import WHOLE, Narrowing, etag_of, sha256_hex
+from app.routes import require_known
 from app.services.looks import Look
 from app.services.query import FORMATS, McpQueryAdapter
 from app.services.recent import Recent
@@ -100,6 +101,8 @@ def _answered(found: Representation, scope: AsgiScope) -> Answer:
 
 async def represent(query: McpQueryAdapter, scope: AsgiScope, address: PlaneAddress) -> Representation:
     """Find what stands at an address, with its body unless the request can be answered without."""
+    if scope["query_string"]:
+        require_known(scope["query_string"], () if address.step is None else Narrowing._fields)
     task_id = check_id("task", decode_segment(address.task))
     run_given = decode_segment(address.run)
     run_id = None if run_given == LATEST else check_id("run", run_given)
@@ -159,12 +162,12 @@ def _file_name(look: Look) -> str:
 
 
 def read_narrowing(query_string: bytes) -> Narrowing:
-    """Read the query of a step; a parameter given twice counts as given last, an unknown one not at all.
+    """Read the query of a step, whose names were judged.
 
     Raises:
         InvalidParameter: a value is none that the parameter can have.
     """
-    if not _MAY_NARROW.search(query_string):
+    if not query_string:
         return WHOLE
     try:
         given = dict(parse_qsl(query_string.decode("ascii"), keep_blank_values=True, errors="strict"))
@@ -174,10 +177,6 @@ def read_narrowing(query_string: bytes) -> Narrowing:
     if asked is not None and asked not in FORMATS:
         raise InvalidParameter(f"format={asked[:40]!r} is none: one is {', '.join(FORMATS)}")
     return Narrowing(given.get("path"), asked, _count("attempt", given), _count("occurrence", given))
-
-
-_MAY_NARROW = re.compile(rb"path|format|attempt|occurrence|%")
-"""What the query of a narrowed read cannot be without: a name of its own may be percent-encoded."""
 
 
 def _count(parameter: str, given: dict[str, str]) -> int | None:

@@ -5,7 +5,8 @@ nearest ancestor in this tree to a status; clients match on the code, people rea
 
     StepplaneError
     ├── Malformed            the request cannot be read            (400)
-    │   ├── InvalidId  InvalidJson  InvalidParameter  InvalidKey  VerdictConflict  FileSubmitRefused
+    │   ├── InvalidId  InvalidJson  InvalidParameter  UnknownParameter  InvalidKey  VerdictConflict
+    │   ├── FileSubmitRefused
     ├── Unauthenticated      no bearer, or none that is known      (401)
     ├── Forbidden            a bearer, but not for this            (403)
     ├── NotFound             nothing has that name                 (404)
@@ -25,7 +26,8 @@ nearest ancestor in this tree to a status; clients match on the code, people rea
         ├── ProjectionIo  ProjectionSerialize
 """
 
-from collections.abc import Sequence
+import difflib
+from collections.abc import Collection, Sequence
 from typing import Any, ClassVar
 
 
@@ -75,6 +77,21 @@ class InvalidParameter(Malformed):
     """A query or path parameter has a value that it cannot have."""
 
     code = "invalid_parameter"
+
+
+class UnknownParameter(Malformed):
+    """A query parameter that the route does not know; names that begin with ``_`` are let through."""
+
+    code = "unknown_parameter"
+
+    def __init__(self, name: str, known: Collection[str]) -> None:
+        names = sorted(known)
+        if names:
+            nearest = difflib.get_close_matches(name[:_SHOWN_CHARS], names, n=1, cutoff=0.0)[0]
+            rest = f"the nearest that it knows is {nearest!r}, of {', '.join(names)}"
+        else:
+            rest = "it takes none"
+        super().__init__(f"this route has no parameter {_shown(name)}: {rest}", {"known": names})
 
 
 class InvalidKey(Malformed):

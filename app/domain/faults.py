@@ -45,7 +45,7 @@ class Fault(NamedTuple):
         if self.kind == TOLD:
             return str(self.context)
         if self.kind == "extra_forbidden":
-            return f"is no known field; the nearest is {quoted(nearest(str(self.place[-1]), self.context))}"
+            return unknown_field(str(self.place[-1]), self.context)
         if self.kind == UNKNOWN_WORD:
             close = nearest(self.given, self.context)
             return f"must be one of {', '.join(self.context)}; the nearest to {quoted(self.given)} is {close}"
@@ -66,7 +66,7 @@ def read(model: type[ModelT], fields: Mapping[str, Any], place: Place, faults: l
     except ValidationError as error:
         for details in error.errors(include_url=False):
             loc, kind = details["loc"], details["type"]
-            context = _known_fields(model, loc[:-1]) if kind == "extra_forbidden" else details["msg"]
+            context = known_fields(model, loc[:-1]) if kind == "extra_forbidden" else details["msg"]
             faults.append(Fault((*place, *loc), kind, details["input"], context))
         return None
 
@@ -85,6 +85,11 @@ def must_be(expected: str, given: JsonValue) -> str:
     kind = kind_of(given)
     actual = {"object": "an object", "array": "an array", "null": "null"}.get(kind, f"a {kind}")
     return f"must be {expected}, not {actual}"
+
+
+def unknown_field(name: str, known: Iterable[str]) -> str:
+    """Say that a field is not known, and which one may have been meant."""
+    return f"is no known field; the nearest is {quoted(nearest(name, known))}"
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -107,23 +112,37 @@ _EXPECTED = {
 _LONGEST_KEY = 80
 
 
-def _known_fields(model: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:
-    """List the fields of the model that stands at this place inside another."""
+def known_fields(model: type[BaseModel], loc: Iterable[int | str]) -> list[str]:
+    """List the fields of the model that stands at this place inside another.
+
+    Args:
+        model: the outermost.
+        loc: as pydantic tells it: fields and indices, and the tag of a model where one of several may stand.
+    """
+    models = [model]
     for key in loc:
-        if isinstance(key, str):
-            model = _model_in(_aliased(model)[key].annotation) or model
-    return list(_aliased(model))
+        fields = [field for each in models for name, field in _aliased(each).items() if name == key]
+        if fields:
+            models = [found for field in fields for found in _models_in((field.annotation, *field.metadata))]
+        elif isinstance(key, str):
+            models = [each for each in models if _has_tag(each, key)]
+    return [name for each in models for name in _aliased(each)]
 
 
 def _aliased(model: type[BaseModel]) -> dict[str, FieldInfo]:
     return {field.alias or name: field for name, field in model.model_fields.items()}
 
 
-def _model_in(annotation: Any) -> type[BaseModel] | None:
-    """Find the model in an annotation such as ``tuple[Model, ...]`` or ``Model | None``."""
+def _models_in(annotation: Any) -> list[type[BaseModel]]:
+    """Find the models in an annotation such as ``tuple[Model, ...]`` or ``Model | None``."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    return next(filter(None, map(_model_in, get_args(annotation))), None)
+        return [annotation]
+    inner = annotation if isinstance(annotation, tuple) else get_args(annotation)
+    return [found for each in inner for found in _models_in(each)]
+
+
+def _has_tag(model: type[BaseModel], tag: str) -> bool:
+    return any(get_args(field.annotation) == (tag,) for field in model.model_fields.values())
 
 
 def _format_place(place: Place) -> str:

@@ -9,6 +9,7 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from app.domain.ids import LATEST, check_id
+from app.routes import KnownRoute
 from app.services.overviews import Overviews
 from app.web.pages import see_other
 from app.web.urls import HOME, run_url, runs_url, step_url
@@ -18,7 +19,7 @@ _READS = ["GET", "HEAD"]
 
 def guessed_router(overviews: Overviews) -> APIRouter:
     """Make the routes of guessed paths."""
-    router = APIRouter(include_in_schema=False)
+    router = APIRouter(include_in_schema=False, route_class=KnownRoute)
 
     @router.api_route(HOME + "/tasks", methods=_READS)
     @router.api_route(HOME + "/runs", methods=_READS)

@@ -12,6 +12,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from app.domain.errors import Malformed, TooLarge
+from app.routes import KnownRoute, taking
 from app.services.access import Access
 from app.services.sessions import LOGIN_PATH, LOGOUT_PATH, SESSION_COOKIE, SESSION_LASTS, Sessions
 from app.web.pages import Pages, see_other
@@ -40,9 +41,9 @@ def logins_router(pages: Pages, access: Access, sessions: Sessions, *, is_https:
         sessions: makes the cookie's value.
         is_https: whether browsers reach the server by HTTPS alone, so that the cookie may insist on it.
     """
-    router = APIRouter(include_in_schema=False)
+    router = APIRouter(include_in_schema=False, route_class=KnownRoute)
 
-    @router.api_route(LOGIN_PATH, methods=["GET", "HEAD"])
+    @router.api_route(LOGIN_PATH, methods=["GET", "HEAD"], openapi_extra=taking("next"))
     async def get_login(request: Request) -> Response:
         """Show the login page; where no login is needed, or it is done, go on."""
         next_url = own_url(request.query_params.get("next"))

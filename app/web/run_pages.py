@@ -17,6 +17,7 @@ from app.domain.errors import InvalidParameter, StepNotFound
 from app.domain.ids import CTX_NAME, LATEST, check_id
 from app.domain.records import RunStatus, Source, StepList, StepSummary, wire_time
 from app.domain.rendering import WHOLE, sha256_hex
+from app.routes import KnownRoute, taking
 from app.services.overviews import Overviews
 from app.services.query import McpQueryAdapter
 from app.services.threads import run_beside
@@ -44,7 +45,7 @@ def runs_router(
     pages: Pages, overviews: Overviews, query: McpQueryAdapter, *, clock: Callable[[], datetime]
 ) -> APIRouter:
     """Make the routes of runs."""
-    router = APIRouter(include_in_schema=False)
+    router = APIRouter(include_in_schema=False, route_class=KnownRoute)
 
     def answer(template: str, view: RunListView | RunView, etag: str) -> Response:
         now = clock()
@@ -61,7 +62,7 @@ def runs_router(
         """Send to the list of runs."""
         return see_other(HOME)
 
-    @router.api_route(HOME, methods=_READS)
+    @router.api_route(HOME, methods=_READS, openapi_extra=taking("status", "q", "cursor"))
     async def get_runs(request: Request) -> Response:
         """Show runs, newest first."""
         given = request.query_params
@@ -76,7 +77,7 @@ def runs_router(
         """Send to the runs of a task."""
         return see_other(runs_url(q=check_id("task", task)))
 
-    @router.api_route(HOME + "/tasks/{task}/runs/{run}", methods=_READS)
+    @router.api_route(HOME + "/tasks/{task}/runs/{run}", methods=_READS, openapi_extra=taking("q", "sort", "page"))
     async def get_run(request: Request, task: str, run: str) -> Response:
         """Show a run; ``latest`` leads to the one that it is now."""
         task_id = check_id("task", task)

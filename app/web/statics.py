@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from app.routes import KnownRoute
 from app.services.sessions import ICON_PATH, STATIC_PREFIX
 
 _FOLDER = Path(__file__).parent / "static"
@@ -58,7 +59,7 @@ class Statics:
 
 def statics_router(statics: Statics) -> APIRouter:
     """Make the routes of static files."""
-    router = APIRouter(include_in_schema=False)
+    router = APIRouter(include_in_schema=False, route_class=KnownRoute)
 
     @router.api_route(ICON_PATH, methods=["GET", "HEAD"])
     async def get_icon() -> Response:

@@ -15,6 +15,9 @@ DOT_NAMES = frozenset({".", ".."})
 """Names that no browser can ask the API for: it takes them, however spelled, for a directory."""
 
 VIEWS = ("tree", "rendered", "raw", "pointer")
+ADDRESS_QUERY = ("name", "occurrence", "attempt", "path", "view", "cursor")
+"""The parameters that :func:`read_address` reads."""
+
 _COUNT_DIGITS = 10
 
 

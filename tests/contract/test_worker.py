@@ -38,6 +38,9 @@ async def pipeline(client: httpx.AsyncClient) -> Pipeline:
     return await Pipeline.create(client)
 
 
+_OWN_QUERY: dict[str, dict[str, str]] = {"submit": {}, "result": {}, "artifact": {"name": "part"}}
+
+
 async def _count(database_url: str, table: str) -> int:
     engine = create_async_engine(parse_database_url(database_url).async_url)
     try:
@@ -740,7 +743,7 @@ class TestLimit:
         for route in ("submit", "result", "artifact"):
             headers = {**bearer(dispatched), "Content-Length": str(LIMIT + 1)}
             answer = await pipeline.http.post(
-                f"/v1/worker/{route}", content=chunks(), headers=headers, params={"name": "part"}
+                f"/v1/worker/{route}", content=chunks(), headers=headers, params=_OWN_QUERY[route]
             )
             assert code_of(answer) == (413, "output_too_large"), route
             assert answer.json()["details"] == {"limit_bytes": LIMIT, "size_bytes": LIMIT + 1}
@@ -761,7 +764,7 @@ class TestLimit:
                     pulled += 1
                     yield b"[" * 1024
 
-            answer = await _send(pipeline, dispatched, chunks(), route, name="part")
+            answer = await _send(pipeline, dispatched, chunks(), route, **_OWN_QUERY[route])
             assert code_of(answer) == (413, "output_too_large"), route
             assert answer.json()["details"]["limit_bytes"] == LIMIT
             assert pulled == LIMIT // 1024 + 1

@@ -43,6 +43,8 @@ EXAMPLES: list[StepplaneError] = [
     errors.StepNamingCollision("plan", "a", LONG),
     errors.InvalidPlacement("invalid_root", "the root is wrong"),
     errors.NameTaken(LONG, "planner"),
+    errors.UnknownParameter(LONG, ["path", "format"]),
+    errors.UnknownParameter("x", []),
     errors.Unavailable(),
 ]
 
