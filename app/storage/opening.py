@@ -1,7 +1,7 @@
 """Opening: which stack a database URL stands for."""
 
 from app.storage.database import Database
-from app.storage.postgres import PostgresDatabase
+from app.storage.postgres.database import PostgresDatabase
 from app.storage.sqlite import SqliteDatabase
 from app.storage.urls import DatabaseUrl
 

@@ -22,7 +22,7 @@ READERS = 8
 MIB = 1024 * 1024
 
 OnSqlite = pytest.mark.parametrize("dialect", ["sqlite"], indirect=True)
-"""PostgreSQL's reads remember nothing (``app/storage/postgres.py``, ``version``)."""
+"""PostgreSQL's reads remember nothing (``app/storage/postgres/database.py``, ``version``)."""
 
 
 async def ask(app: ASGIApp, path: str) -> bytes:

@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 from app.domain.errors import ProjectionIo, Unavailable
 from app.observability import HOT_METRICS
-from app.storage.postgres_reader import POOL_SIZE, POOL_TIMEOUT_SECONDS, PostgresReaders
+from app.storage.postgres.reader import POOL_SIZE, POOL_TIMEOUT_SECONDS, PostgresReaders
 from app.storage.stores import ReadStores, WriteStores
 from app.storage.urls import DatabaseUrl
 
@@ -103,7 +103,7 @@ def _reachable() -> Iterator[None]:
         if error.connection_invalidated or not _is_about_a_statement(error):
             raise Unavailable from error
         raise
-    except (OSError, PoolTimeout, asyncpg.InternalClientError) as error:  # the last as in postgres_reader.py
+    except (OSError, PoolTimeout, asyncpg.InternalClientError) as error:  # the last as in reader.py
         raise Unavailable from error
     finally:
         HOT_METRICS.count_database("write", time.perf_counter() - began)

@@ -1,0 +1,1 @@
+"""PostgreSQL: its connections, reading and writing."""
