@@ -64,7 +64,7 @@ class Materializer:
             return None
         try:
             return _path(await adapter.project(key, view))
-        except (ProjectionFault, InvalidKey) as error:
+        except Exception as error:  # noqa: BLE001 - the dispatch is committed: nothing may turn it into an error
             _report("view", error, step_id=key.task_id)
             return None
 
@@ -79,7 +79,7 @@ class Materializer:
             try:
                 if await self._is_newest(submitted):
                     await self._write_and_attach(adapter, submitted)
-            except (ProjectionFault, InvalidKey, Unavailable) as error:
+            except Exception as error:  # noqa: BLE001 - the output is kept: nothing may turn it into an error
                 _report(answer.kind, error, step_id=grant.step_id, run_id=grant.run_id, name=answer.name)
 
     async def _write_and_attach(self, adapter: FileProjectionAdapter, submitted: Submitted) -> None:
@@ -125,4 +125,6 @@ def _path(ref: ProjectionRef) -> str:
 
 def _report(what: str, error: Exception, **ids: str) -> None:
     MATERIALIZE_FAILURES.labels(what).inc()
-    log.warning("materialize_failed", what=what, error=str(error), **ids)
+    is_foreseen = isinstance(error, ProjectionFault | InvalidKey | Unavailable)
+    # What nobody foresaw is a fault of ours, and is only found by where it happened.
+    log.warning("materialize_failed", what=what, error=str(error), exc_info=None if is_foreseen else error, **ids)

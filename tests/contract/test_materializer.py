@@ -158,9 +158,22 @@ class TestFailOpen:
         await Materializer(_Gone(), FileStates(), None).materialize(submitted)
         assert _failures("step") - before == 1
 
+    @pytest.mark.parametrize("fault", [RuntimeError("a bug"), RecursionError(), MemoryError(), ValueError("NUL")])
+    async def test_nothing_that_happens_after_the_commit_fails_a_submit(self, work_dir: Path, fault: Exception) -> None:
+        """Whatever goes wrong while a kept output is written to its file is logged and counted, and not raised."""
+        before = _failures("step")
+        submitted = Submitted(_grant(str(work_dir)), _answer(), 1, "value")
+        with structlog.testing.capture_logs() as events:
+            await Materializer(_Gone(fault), FileStates(), None).materialize(submitted)
+        assert _failures("step") - before == 1
+        assert [(event["event"], event["exc_info"]) for event in events] == [("materialize_failed", fault)]
+
 
 class _Gone:
     """A database that cannot be reached."""
+
+    def __init__(self, fault: Exception | None = None) -> None:
+        self._fault = fault or Unavailable()
 
     kind = "gone"
 
@@ -177,7 +190,7 @@ class _Gone:
         """Nothing to stream."""
 
     async def write(self, work: Callable[[WriteStores], Any]) -> Any:  # noqa: ARG002 - as the port has it
-        raise Unavailable
+        raise self._fault
 
     async def close(self) -> None:
         """Nothing to close."""
