@@ -157,7 +157,7 @@ def _wire(app: _Application, settings: Settings, database: Database) -> None:
     token = settings.operator_token.get_secret_value() if settings.operator_token else None
     roots = settings.allowed_roots
     files = FileStates(roots)
-    materializer = Materializer(database, files, roots)
+    materializer = Materializer(database, roots)
     query = McpQueryAdapter(database, files, base_url)
     outlines = Outlines(query)
     catalog = Catalog(database)

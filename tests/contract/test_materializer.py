@@ -20,7 +20,6 @@ from app.domain.rendering import read_submission, render_submission
 from app.main import create_app
 from app.observability import REGISTRY
 from app.services.materializer import Materializer, Submitted
-from app.storage.files.states import FileStates
 from app.storage.stores import WriteStores
 from tests.contract.pipeline import Dispatched, Pipeline, parsed
 
@@ -155,7 +154,7 @@ class TestFailOpen:
         """When the file could not be noted, after the output was kept, that is logged and counted, not raised."""
         before = _failures("step")
         submitted = Submitted(_grant(str(work_dir)), _answer(), 1, "value")
-        await Materializer(_Gone(), FileStates(), None).materialize(submitted)
+        await Materializer(_Gone(), None).materialize(submitted)
         assert _failures("step") - before == 1
 
     @pytest.mark.parametrize("fault", [RuntimeError("a bug"), RecursionError(), MemoryError(), ValueError("NUL")])
@@ -164,7 +163,7 @@ class TestFailOpen:
         before = _failures("step")
         submitted = Submitted(_grant(str(work_dir)), _answer(), 1, "value")
         with structlog.testing.capture_logs() as events:
-            await Materializer(_Gone(fault), FileStates(), None).materialize(submitted)
+            await Materializer(_Gone(fault), None).materialize(submitted)
         assert _failures("step") - before == 1
         assert [(event["event"], event["exc_info"]) for event in events] == [("materialize_failed", fault)]
 

@@ -103,23 +103,47 @@ def read_file(directory: int, name: str) -> bytes:
         return file.read()
 
 
-def replace_file(directory: int, name: str, body: bytes) -> None:
-    """Write a file of an open directory by an atomic replace; what a link in its place points to is not touched.
+class WrittenFile:
+    """A file that is written whole beside the place that it is to take; it must be closed.
+
+    Args:
+        directory: the open directory.
+        name: the name that it is to take there.
+        body: what it holds.
 
     Raises:
-        OSError: the disk refused; the file is what it was.
+        OSError: the disk refused; nothing is left.
     """
-    temporary = f".{secrets.token_hex(8)}.tmp"
-    try:
-        with os.fdopen(os.open(temporary, _CREATE, 0o666, dir_fd=directory), "wb") as file:
-            file.write(body)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
-    except OSError:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary, dir_fd=directory)
-        raise
+
+    def __init__(self, directory: int, name: str, body: bytes) -> None:
+        self._name = name
+        self._temporary: str | None = f".{secrets.token_hex(8)}.tmp"
+        self._directory = os.dup(directory)
+        try:
+            with os.fdopen(os.open(self._temporary, _CREATE, 0o666, dir_fd=directory), "wb") as file:
+                file.write(body)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError:
+            self.close()
+            raise
+
+    def take_place(self) -> None:
+        """Take the place at once and atomically; what a link there points to is not touched. Once is enough.
+
+        Raises:
+            OSError: the disk refused; what stood there stands there still.
+        """
+        if self._temporary is not None:
+            os.replace(self._temporary, self._name, src_dir_fd=self._directory, dst_dir_fd=self._directory)
+            self._temporary = None
+
+    def close(self) -> None:
+        """Remove it, unless it took its place."""
+        if self._temporary is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(self._temporary, dir_fd=self._directory)
+        os.close(self._directory)
 
 
 def lies_in(path: str, directories: Sequence[str] | None) -> bool:
