@@ -22,6 +22,7 @@ from app.domain.values import JsonValue
 from app.observability import MATERIALIZE_FAILURES
 from app.storage.database import Database
 from app.storage.files.adapter import FileProjectionAdapter, PreparedFile
+from app.storage.files.opening import PRIVATE_MODE
 from app.storage.projections import MaterializedFile
 from app.storage.stores import WriteStores
 
@@ -43,9 +44,11 @@ class Materializer:
     Args:
         database: where the written file is noted.
         allowed_roots: the directories under which files may be written; None allows any.
+        file_mode: who may read and write the files.
     """
 
-    def __init__(self, database: Database, allowed_roots: Sequence[Path] | None) -> None:
+    def __init__(self, database: Database, allowed_roots: Sequence[Path] | None, file_mode: int = PRIVATE_MODE) -> None:
+        self._file_mode = file_mode
         self._database = database
         self._allowed_roots = allowed_roots
 
@@ -83,7 +86,9 @@ class Materializer:
     def _adapter(self, root: str | None, dir_template: str | None) -> FileProjectionAdapter | None:
         if root is None or dir_template is None:
             return None
-        return FileProjectionAdapter(root, ProjectionPlacement(dir_template=dir_template), self._allowed_roots)
+        return FileProjectionAdapter(
+            root, ProjectionPlacement(dir_template=dir_template), self._allowed_roots, self._file_mode
+        )
 
 
 async def _prepare(adapter: FileProjectionAdapter, submitted: Submitted) -> PreparedFile:

@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 import structlog
+from pydantic import ValidationError
 
 from app.config import Settings
 from app.domain.answers import Answer, render_output
@@ -21,7 +22,7 @@ from app.main import create_app
 from app.observability import REGISTRY
 from app.services.materializer import Materializer, Submitted
 from app.storage.stores import WriteStores
-from tests.contract.pipeline import Dispatched, Pipeline, parsed
+from tests.contract.pipeline import Dispatched, Pipeline, parsed, serving
 
 
 def _failures(what: str) -> float:
@@ -149,6 +150,23 @@ class TestFailOpen:
             assert Path((await inside.step("plan"))["file_path"]).is_relative_to(tmp_path / "allowed")
         assert _failures("step") - before == 1
         assert list(work_dir.iterdir()) == []
+
+    @pytest.mark.parametrize(("file_mode", "expected"), [("0600", 0o600), ("0644", 0o644), ("640", 0o640)])
+    async def test_the_setting_says_who_may_read_files(
+        self, database_url: str, work_dir: Path, file_mode: str, expected: int
+    ) -> None:
+        """``STEPPLANE_FILE_MODE`` is the mode of a view, a Final and a part."""
+        async with serving(Settings(database_url=database_url, file_mode=file_mode)) as http:
+            pipeline = await Pipeline.create(http, work_dir=str(work_dir))
+            await pipeline.stage(await pipeline.output("plan", 1), "part", "x")
+        modes = {path.name: path.stat().st_mode & 0o777 for path in work_dir.rglob("*") if path.is_file()}
+        assert modes == dict.fromkeys(["_ctx.md", "plan.md", "part"], expected)
+
+    @pytest.mark.parametrize("file_mode", ["0400", "0777", "1600", "0o600", "rw", "", "0602", "06000"])
+    def test_a_mode_that_makes_no_sense_is_refused(self, file_mode: str) -> None:
+        """A mode under which the server could not write, or with bits for programs, is an error at the start."""
+        with pytest.raises(ValidationError):
+            Settings(file_mode=file_mode)
 
     async def test_a_database_that_is_gone_meanwhile_fails_no_submit(self, work_dir: Path) -> None:
         """When the file could not be noted, after the output was kept, that is logged and counted, not raised."""

@@ -32,6 +32,7 @@ from app.domain.rendering import (
 )
 from app.domain.values import JsonValue, parse_json
 from app.storage.files.opening import (
+    PRIVATE_MODE,
     Opened,
     WrittenFile,
     lies_in,
@@ -39,6 +40,7 @@ from app.storage.files.opening import (
     opened_directory,
     read_file,
     real_paths,
+    remove_leftovers,
 )
 
 
@@ -49,13 +51,19 @@ class FileProjectionAdapter:
         root: the directory that the placement's template is relative to.
         placement: where below it the files of a step go.
         allowed_roots: the directories under which files may be touched; None allows any.
+        file_mode: who may read and write the files; who may read them may go into the directories made for them.
     """
 
     name: Literal["file"] = "file"
 
     def __init__(
-        self, root: str | Path, placement: ProjectionPlacement, allowed_roots: Sequence[Path] | None = None
+        self,
+        root: str | Path,
+        placement: ProjectionPlacement,
+        allowed_roots: Sequence[Path] | None = None,
+        file_mode: int = PRIVATE_MODE,
     ) -> None:
+        self._file_mode = file_mode
         self._root = Path(root)
         self._placement = placement
         self._allowed_roots = allowed_roots
@@ -129,6 +137,18 @@ class FileProjectionAdapter:
         render = text_bytes if isinstance(value, str) else render_json
         return await self._prepare(task_id, check_file_name(name), lambda: render(value))
 
+    def remove_leftovers(self, task_id: str, older_than_seconds: float) -> int:
+        """Remove the temporary files that a killed process left in a step's directory, and return how many.
+
+        It lists a directory: not on the event loop.
+
+        Raises:
+            InvalidKey: nothing of this root may be touched.
+            OSError: there is no such directory, or the disk refused.
+        """
+        with self._opened(task_id, make=False) as directory:
+            return remove_leftovers(directory.handle, older_than_seconds)
+
     def _target(self, task_id: str, file_name: str) -> Path:
         if not self._root.is_absolute():
             raise InvalidKey(f"{self._root} is no absolute path")
@@ -142,7 +162,8 @@ class FileProjectionAdapter:
             sha256, head = hashlib.sha256(body).hexdigest(), body[: PREVIEW_BYTES + 1]
             with self._opened(task_id, make=True) as directory:
                 path = f"{directory.path}/{target.name}"
-                return PreparedFile(path, len(body), sha256, head, WrittenFile(directory.handle, target.name, body))
+                written = WrittenFile(directory.handle, target.name, body, self._file_mode)
+                return PreparedFile(path, len(body), sha256, head, written)
 
         try:
             return await asyncio.to_thread(prepare)
@@ -160,7 +181,7 @@ class FileProjectionAdapter:
         with opened_directory(str(self._root)) as root:
             if not lies_in(root.path, real_paths(self._allowed_roots)):
                 raise InvalidKey(f"{self._root} lies under none of the projection_roots")
-            with opened_below(root.handle, components, make=make) as directory:
+            with opened_below(root.handle, components, self._file_mode if make else None) as directory:
                 yield Opened(directory, "/".join([root.path.rstrip("/"), *components]))
 
 

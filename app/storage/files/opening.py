@@ -9,8 +9,10 @@ the parts that were opened.
 import contextlib
 import errno
 import os
+import re
 import secrets
 import stat
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -21,6 +23,11 @@ _LINKS = 40  # as many as Linux follows in one path
 _PASS = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK  # without O_NONBLOCK a named pipe would be waited for
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+
+
+_TEMPORARY = re.compile(r"\.stepplane-[0-9a-f]{16}\.tmp")
+
+PRIVATE_MODE = 0o600
 
 
 class Opened(NamedTuple):
@@ -74,17 +81,23 @@ def opened_file(path: str, inside: Sequence[str] | None, *, through_links: bool 
 
 
 @contextlib.contextmanager
-def opened_below(directory: int, components: Sequence[str], *, make: bool) -> Iterator[int]:
-    """Open a directory below another one, through no link, and make it where it is missing if that is wanted.
+def opened_below(directory: int, components: Sequence[str], make_for: int | None = None) -> Iterator[int]:
+    """Open a directory below another one, through no link.
+
+    Args:
+        directory: the open directory that it is below.
+        components: the names that lead there.
+        make_for: the mode of the files that it is made for where it is missing; None makes nothing. Who may read those
+            may go into it.
 
     Raises:
         OSError: a part is missing, a link, or no directory.
     """
     with contextlib.ExitStack() as stack:
         for component in components:
-            if make:
+            if make_for is not None:
                 with contextlib.suppress(FileExistsError):
-                    os.mkdir(component, dir_fd=directory)
+                    os.mkdir(component, make_for | (make_for & 0o444) >> 2, dir_fd=directory)
             directory = os.open(component, _PASS, dir_fd=directory)
             stack.callback(os.close, directory)
         yield directory
@@ -110,17 +123,18 @@ class WrittenFile:
         directory: the open directory.
         name: the name that it is to take there.
         body: what it holds.
+        mode: who may read and write it; what the process's umask forbids is taken away.
 
     Raises:
         OSError: the disk refused; nothing is left.
     """
 
-    def __init__(self, directory: int, name: str, body: bytes) -> None:
+    def __init__(self, directory: int, name: str, body: bytes, mode: int) -> None:
         self._name = name
-        self._temporary: str | None = f".{secrets.token_hex(8)}.tmp"
+        self._temporary: str | None = f".stepplane-{secrets.token_hex(8)}.tmp"
         self._directory = os.dup(directory)
         try:
-            with os.fdopen(os.open(self._temporary, _CREATE, 0o666, dir_fd=directory), "wb") as file:
+            with os.fdopen(os.open(self._temporary, _CREATE, mode, dir_fd=directory), "wb") as file:
                 file.write(body)
                 file.flush()
                 os.fsync(file.fileno())
@@ -144,6 +158,29 @@ class WrittenFile:
             with contextlib.suppress(OSError):
                 os.unlink(self._temporary, dir_fd=self._directory)
         os.close(self._directory)
+
+
+def remove_leftovers(directory: int, older_than_seconds: float) -> int:
+    """Remove what :class:`WrittenFile` left in an open directory when its process was killed, and return how many.
+
+    A name of another form, a link, another user's file and a young file, which somebody may be writing, all stay.
+
+    Raises:
+        OSError: the directory cannot be listed, or a file not be removed.
+    """
+    removed, before = 0, time.time() - older_than_seconds
+    listed = os.open(".", os.O_RDONLY | os.O_DIRECTORY, dir_fd=directory)
+    try:
+        for name in filter(_TEMPORARY.fullmatch, os.listdir(listed)):  # noqa: PTH208 - of a descriptor
+            with contextlib.suppress(FileNotFoundError):  # another process was faster
+                status = os.lstat(name, dir_fd=listed)
+                is_ours = stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()
+                if is_ours and status.st_mtime < before:
+                    os.unlink(name, dir_fd=listed)
+                    removed += 1
+    finally:
+        os.close(listed)
+    return removed
 
 
 def lies_in(path: str, directories: Sequence[str] | None) -> bool:
