@@ -16,6 +16,7 @@ KINDS = sorted(
 )
 SHARED = {
     "run_finished": {"RunAlreadyFinished", "RunFinished"},  # the same fact, met by a finish and by a worker
+    "name_taken": {"NameTaken", "PartNameTaken"},  # met by a dispatch, and by a part
     "invalid_blueprint": {"InvalidBlueprint", "InvalidPlacement"},  # a placement is a part of the document
 }
 LONG = "x\n\x1b" * 1000
@@ -43,6 +44,9 @@ EXAMPLES: list[StepplaneError] = [
     errors.StepNamingCollision("plan", "a", LONG),
     errors.InvalidPlacement("invalid_root", "the root is wrong"),
     errors.NameTaken(LONG, "planner"),
+    errors.PartNameTaken(LONG, "plan.md"),
+    errors.PartNameTaken("plan.md", "plan.md"),
+    errors.PartNameTaken("NUL", None),
     errors.Unavailable(),
 ]
 

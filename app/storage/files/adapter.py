@@ -20,7 +20,7 @@ from app.domain.errors import (
     ProjectionSerialize,
 )
 from app.domain.ids import CTX_NAME
-from app.domain.placement import ProjectionPlacement, check_file_name
+from app.domain.placement import ProjectionPlacement, check_file_name, find_namesake
 from app.domain.projection import ProjectionKey, ProjectionRef
 from app.domain.rendering import (
     PREVIEW_BYTES,
@@ -132,7 +132,7 @@ class FileProjectionAdapter:
             InvalidKey: the name cannot be a file name, or is the one of the step's own file or of the view.
             ProjectionIo: the disk refused.
         """
-        if name in {f"{CTX_NAME}.md", f"{canonical}.md"}:
+        if find_namesake(name, CTX_NAME if canonical is None else canonical, ()) is not None:
             raise InvalidKey(f"a part may not be called {name!r}: that file is the step's own")
         render = text_bytes if isinstance(value, str) else render_json
         return await self._prepare(task_id, check_file_name(name), lambda: render(value))
