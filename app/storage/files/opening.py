@@ -14,6 +14,7 @@ import secrets
 import stat
 import time
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -67,7 +68,7 @@ def opened_file(path: str, inside: Sequence[str] | None, *, through_links: bool 
         else:
             *directories, name = _real_parts(path)
             for directory in directories:
-                walk.enter(directory)
+                walk.enter(directory, may_return=False)
         if not lies_in(walk.path, inside):
             raise PermissionError(errno.EACCES, "it lies under none of the directories that may be read")
         handle = os.open(name, _READ, dir_fd=walk.handle)
@@ -215,12 +216,12 @@ class _Walk:
         """The path of the open directory."""
         return "/" + "/".join(self._names)
 
-    def enter(self, name: str) -> None:
-        """Go on to a directory in the open one."""
-        here = _identity(self.handle)
+    def enter(self, name: str, *, may_return: bool = True) -> None:
+        """Go on to a directory in the open one; ``may_return`` says that ``..`` may lead back."""
+        if may_return:
+            self._above.append(_identity(self.handle))
         self._move(os.open(name, _PASS, dir_fd=self.handle))
         self._names.append(name)
-        self._above.append(here)
 
     def follow(self, path: str, *, to_directory: bool) -> str:
         """Walk a path, through links too, and return its last name; that of a directory is empty, and it is open."""
@@ -298,10 +299,11 @@ def _identity(handle: int) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-def _kernel_devices() -> set[int]:
+@cache  # they are mounted before we start, and asking costs as much as opening
+def _kernel_devices() -> frozenset[int]:
     """The file systems that the kernel makes up: what looks like a file there tells of processes, ours among them."""
-    devices = set()
+    devices: set[int] = set()
     for path in ("/proc", "/sys"):
         with contextlib.suppress(OSError):
             devices.add(os.lstat(path).st_dev)
-    return devices - {os.lstat("/").st_dev}
+    return frozenset(devices - {os.lstat("/").st_dev})
