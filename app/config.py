@@ -53,6 +53,12 @@ class Settings(BaseSettings):
     keep_alive_seconds: int = Field(
         default=75, ge=1, le=3600, description="How long a connection may be silent between two requests."
     )
+    file_mode: str = Field(
+        default="0600",
+        pattern="^0?6[046][046]$",
+        description="Who may read and write the files of outputs, in octal; "
+        "who may read them may enter their directories.",
+    )
     retention_days: float | None = Field(
         default=None,
         gt=0,
@@ -91,6 +97,11 @@ class Settings(BaseSettings):
                 message = f"projection_roots: {str(root)!r} is not an absolute path"
                 raise ValueError(message)
         return self
+
+    @property
+    def file_mode_bits(self) -> int:
+        """The mode of files as a number."""
+        return int(self.file_mode, 8)
 
     @property
     def listens_on_loopback(self) -> bool:

@@ -44,6 +44,7 @@ from app.services.comparisons import Comparisons
 from app.services.data import Data
 from app.services.engine import Engine
 from app.services.file_bodies import FileBodies
+from app.services.leftovers import Leftovers
 from app.services.materializer import Materializer
 from app.services.outlines import Outlines
 from app.services.overviews import Overviews
@@ -111,7 +112,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         await asyncio.to_thread(migrations.migrate, url)
-        async with _pruning(settings, database):
+        async with _housekeeping(settings, database):
             yield
         await database.close()
 
@@ -161,7 +162,7 @@ def _wire(app: _Application, settings: Settings, database: Database) -> None:
     token = settings.operator_token.get_secret_value() if settings.operator_token else None
     roots = settings.allowed_roots
     files = FileStates(roots)
-    materializer = Materializer(database, files, roots)
+    materializer = Materializer(database, roots, settings.file_mode_bits)
     query = McpQueryAdapter(database, files, base_url)
     outlines = Outlines(query)
     catalog = Catalog(database)
@@ -212,21 +213,19 @@ def _wire_pages(app: _Application, access: Access, sessions: Sessions, *, is_htt
 
 
 @contextlib.asynccontextmanager
-async def _pruning(settings: Settings, database: Database) -> AsyncIterator[None]:
-    """Remove old runs in the background, where the settings say how old."""
-    if settings.retention_days is None:
-        yield
-        return
-    older_than = timedelta(days=settings.retention_days)
-    pruning = asyncio.create_task(
-        Retention(database, clock=now).keep_pruning(
-            older_than, keep_last=settings.retention_keep_last, every=_PRUNED_EVERY
+async def _housekeeping(settings: Settings, database: Database) -> AsyncIterator[None]:
+    """Remove in the background what killed processes left, and old runs where the settings say how old."""
+    jobs = [asyncio.create_task(Leftovers(database, settings.allowed_roots).keep_sweeping(_PRUNED_EVERY))]
+    if settings.retention_days is not None:
+        older_than = timedelta(days=settings.retention_days)
+        keep_pruning = Retention(database, clock=now).keep_pruning
+        jobs.append(
+            asyncio.create_task(keep_pruning(older_than, keep_last=settings.retention_keep_last, every=_PRUNED_EVERY))
         )
-    )
     yield
-    pruning.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await pruning
+    for job in jobs:
+        job.cancel()
+    await asyncio.gather(*jobs, return_exceptions=True)
 
 
 async def _answer_error(request: Request, error: Exception) -> Response:

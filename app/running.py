@@ -21,6 +21,7 @@ from app.config import Settings
 from app.domain.limits import SPARE_DESCRIPTORS
 from app.main import StartupError, create_app, now
 from app.observability import set_up_logs
+from app.services.leftovers import Leftovers
 from app.services.retention import Pruned, Retention
 from app.storage import migrations
 from app.storage.opening import open_database
@@ -53,6 +54,8 @@ def prune(settings: Settings, older_than: timedelta, *, keep_last: int = 0, dry_
     async def run(url: DatabaseUrl) -> Pruned:
         database = open_database(url)
         try:
+            if not dry_run:
+                await Leftovers(database, settings.allowed_roots).sweep()  # before what names their directories goes
             return await Retention(database, clock=now).prune(older_than, keep_last=keep_last, dry_run=dry_run)
         finally:
             await database.close()

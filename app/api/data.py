@@ -20,6 +20,7 @@ from app.domain.errors import (
     InvalidName,
     InvalidParameter,
     OutputNotFound,
+    PartNameTaken,
     RunFinished,
     UnknownParent,
 )
@@ -47,6 +48,7 @@ def data_router(data: Data) -> APIRouter:
         InvalidId,
         InvalidName,
         InvalidParameter,
+        PartNameTaken,
         RunFinished,
         UnknownParent,
     )

@@ -21,6 +21,7 @@ from app.domain.errors import (
     InvalidText,
     NotFound,
     NotJson,
+    PartNameTaken,
     RunFinished,
     TooLarge,
     Unauthenticated,
@@ -131,7 +132,14 @@ def worker_router(prompts: Prompts, submissions: Submissions, data: Data) -> API
         response_model=None,
         openapi_extra=_RAW_BODY,
         responses=documented(
-            *_BEARER_ERRORS, InvalidParameter, FileSubmitRefused, RunFinished, TooLarge, InvalidName, InvalidText
+            *_BEARER_ERRORS,
+            InvalidParameter,
+            FileSubmitRefused,
+            PartNameTaken,
+            RunFinished,
+            TooLarge,
+            InvalidName,
+            InvalidText,
         ),
     )
     async def stage_artifact(

@@ -13,7 +13,7 @@ nearest ancestor in this tree to a status; clients match on the code, people rea
     │   ├── TaskNotFound  RunNotFound  StepNotFound  PathNotFound  FileNotMaterialized
     │   ├── AttemptNotFound  OccurrenceNotFound  OutputNotFound  DispatchNotFound  ProjectionNotFound
     ├── Conflict             it stands against what is there       (409)
-    │   ├── RunAlreadyFinished  RunStillRunning
+    │   ├── RunAlreadyFinished  RunStillRunning  PartNameTaken
     ├── Gone                 it was there and is over              (410)
     │   └── RunFinished
     ├── TooLarge             over a limit that the answer names    (413)
@@ -266,6 +266,21 @@ class RunStillRunning(Conflict):
 
     def __init__(self, run_id: str) -> None:
         super().__init__(f"run {run_id} is still running: finish it first, or delete it with force=true")
+
+
+class PartNameTaken(Conflict):
+    """A part whose file would be another one of its step, on a disk that tells fewer names apart than others."""
+
+    code = "name_taken"
+
+    def __init__(self, name: str, taken: str | None) -> None:
+        if taken is None:
+            why = "some disks keep that name for a device"
+        elif taken == name:
+            why = "that file is the step's own"
+        else:
+            why = f"on some disks that is the file {_shown(taken)} of the same step"
+        super().__init__(f"a part may not be called {_shown(name)}: {why}; choose another name")
 
 
 class Gone(StepplaneError):

@@ -44,6 +44,15 @@ class Counts(NamedTuple):
     occurrences: int
 
 
+class FilePlace(NamedTuple):
+    """Where the files of an attempt are."""
+
+    seq: int
+    root: str
+    dir_template: str
+    step_id: str
+
+
 class DispatchWrites:
     """Writes dispatches inside one transaction."""
 
@@ -104,6 +113,11 @@ class DispatchReads:
     async def list_rows(self, run_id: str) -> Sequence[Row]:
         """List as :meth:`list_in_order` what :func:`entry_of` reads: enough to tell whether anything changed."""
         return await self._reader.all(_ENTRIES, run_id=run_id)
+
+    async def list_file_places(self, before: int | None, limit: int) -> list[FilePlace]:
+        """List where attempts have their files, the newest first; ``before`` goes on behind a page's last one."""
+        rows = await self._reader.all(_FILE_PLACES, before=_NEWEST if before is None else before, limit=limit)
+        return [FilePlace(*row) for row in rows]
 
     async def find_grant(self, handle_sha256: str) -> Grant | None:
         """Return what a handle stands for, by the digest of the handle."""
@@ -176,6 +190,13 @@ _GRANT = (
     )
     .select_from(dispatches.join(runs, runs.c.id == _d.run_id))
     .where(_d.handle_sha256 == bindparam("handle"))
+)
+_NEWEST = 2**63 - 1
+_FILE_PLACES = (
+    select(_d.seq, _d.projection_root, _d.dir_template, _d.step_id)
+    .where(_d.seq < bindparam("before"), _d.projection_root.is_not(None), _d.dir_template.is_not(None))
+    .order_by(_d.seq.desc())
+    .limit(bindparam("limit"))
 )
 _PROMPT = select(_d.directive, _d.system).where(_d.step_id == bindparam("step_id"), _d.attempt == bindparam("attempt"))
 

@@ -525,16 +525,15 @@ class TestArtifact:
         assert await _count(database_url, "outputs") == 0
 
     async def test_a_part_may_not_take_the_steps_own_files(self, client: httpx.AsyncClient, work_dir: Path) -> None:
-        """A part called as the Final's file or the view's never touches those files; its content is kept apart."""
+        """A part called as the Final's file or the view's is 409 and never touches those files."""
         pipeline = await Pipeline.create(client, work_dir=str(work_dir))
         dispatched = await pipeline.dispatch("ask")
         view = Path(dispatched["ctx_projection"]).read_bytes()
         await pipeline.submit(dispatched, "the final")
         final = await pipeline.content("ask")
         for name in ("ask.md", "_ctx.md"):
-            await pipeline.stage(dispatched, name, "the part")
-            assert await pipeline.content(name) == b"the part"
-            assert "file_path" not in await pipeline.step(name)
+            assert code_of(await _send(pipeline, dispatched, "the part", "artifact", name=name)) == (409, "name_taken")
+        assert await pipeline.names() == ["ask"]
         assert await pipeline.content("ask") == final
         assert Path(dispatched["ctx_projection"]).read_bytes() == view
 

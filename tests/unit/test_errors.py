@@ -16,6 +16,7 @@ KINDS = sorted(
 )
 SHARED = {
     "run_finished": {"RunAlreadyFinished", "RunFinished"},  # the same fact, met by a finish and by a worker
+    "name_taken": {"NameTaken", "PartNameTaken"},  # met by a dispatch, and by a part
     "invalid_blueprint": {"InvalidBlueprint", "InvalidPlacement"},  # a placement is a part of the document
 }
 LONG = "x\n\x1b" * 1000
@@ -45,6 +46,9 @@ EXAMPLES: list[StepplaneError] = [
     errors.NameTaken(LONG, "planner"),
     errors.UnknownParameter(LONG, ["path", "format"]),
     errors.UnknownParameter("x", []),
+    errors.PartNameTaken(LONG, "plan.md"),
+    errors.PartNameTaken("plan.md", "plan.md"),
+    errors.PartNameTaken("NUL", None),
     errors.Unavailable(),
 ]
 
