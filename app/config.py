@@ -25,6 +25,7 @@ class Settings(BaseSettings):
 
     database_url: str = Field(
         default_factory=default_database_url,
+        repr=False,  # it may hold a password
         description="SQLite file (`sqlite:///path`) or PostgreSQL (`postgresql://user:password@host/name`).",
     )
     host: str = Field(default="127.0.0.1", min_length=1, description="Address to listen on.")

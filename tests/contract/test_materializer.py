@@ -163,6 +163,7 @@ class _Gone:
     """A database that cannot be reached."""
 
     kind = "gone"
+    is_pooled = False
 
     def snapshot(self) -> Any:
         raise Unavailable
