@@ -25,7 +25,7 @@ from app.web.run_list import RunListView, run_list_view
 from app.web.run_steps import Asked
 from app.web.run_view import RunView, run_view
 from app.web.timeline import Scale, scale_of
-from app.web.urls import HOME, run_url, runs_url
+from app.web.urls import HOME, at, run_url, runs_url
 
 _READS = ["GET", "HEAD"]
 _MAX_PAGE_DIGITS = 6
@@ -59,7 +59,7 @@ def runs_router(
     @router.api_route(HOME + "/", methods=_READS)
     async def get_home() -> Response:
         """Send to the list of runs."""
-        return see_other(HOME)
+        return see_other(at(HOME))
 
     @router.api_route(HOME, methods=_READS)
     async def get_runs(request: Request) -> Response:

@@ -1,6 +1,6 @@
-"""PostgreSQL and PgBouncer of a test's own, on free loopback ports, run by the programs that are installed.
+"""PostgreSQL, PgBouncer and nginx of a test's own, on free loopback ports, run by the programs that are installed.
 
-The invariant: as root they run as the user postgres, since both refuse to run as root.
+The invariant: as root they run as the user postgres, since most of them refuse to run as root.
 """
 
 import os
@@ -24,6 +24,7 @@ def _find_initdb() -> Path | None:
 
 
 INITDB = _find_initdb()
+NGINX = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
 PGBOUNCER = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
 
 
@@ -102,6 +103,48 @@ class PgBouncer:
 
     def stop(self) -> None:
         """Break off every connection and stop it, if it runs."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.terminate()
+            self._process.wait(timeout=20)
+
+
+class Nginx:
+    """nginx before a server, which it serves below ``/plane``.
+
+    Args:
+        home: an empty directory for its files.
+        strips: whether it takes ``/plane`` off before it passes a request on.
+    """
+
+    def __init__(self, home: Path, *, strips: bool) -> None:
+        assert NGINX is not None, "nginx is not installed"
+        give_away(home)
+        self._home, self._strips, self.port = home, strips, free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+        self.url = f"http://127.0.0.1:{self.port}/plane"
+
+    def start(self, server_url: str) -> None:
+        """Start it before a server, and wait until it takes connections."""
+        assert NGINX is not None
+        temporary = "".join(
+            f"{kind}_temp_path {self._home}/{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+        )
+        (self._home / "nginx.conf").write_text(
+            f"daemon off; pid {self._home}/pid; error_log stderr; worker_processes 1; events {{}} http {{"
+            f"access_log off; {temporary} map $request_uri $within {{ ~^/plane(?<rest>/.*)$ $rest; }} server {{"
+            f"listen 127.0.0.1:{self.port}; location /plane/ {{"
+            f"proxy_pass {server_url}{'$within' if self._strips else ''}; proxy_set_header Host $http_host; }} }} }}",
+            encoding="utf-8",
+        )
+        with (self._home / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [NGINX, "-p", str(self._home), "-c", str(self._home / "nginx.conf"), "-e", "stderr"],
+                stdout=log, stderr=log, cwd=self._home, user=_UNPRIVILEGED,
+            )  # fmt: skip
+        wait_for(self.port, self._process, self._home / "log")
+
+    def stop(self) -> None:
+        """Stop it, if it runs."""
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()
             self._process.wait(timeout=20)

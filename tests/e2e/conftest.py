@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from tests.conftest import POSTGRES
-from tests.e2e.clusters import INITDB, PGBOUNCER, Cluster, PgBouncer, home_of
+from tests.e2e.clusters import INITDB, NGINX, PGBOUNCER, Cluster, PgBouncer, home_of
 
 _STARTS_WITHIN_SECONDS = 30
 
@@ -25,6 +25,7 @@ _NEEDED = {
     "test_poolers.py": INITDB and PGBOUNCER,
 }
 collect_ignore = [name for name, program in _NEEDED.items() if not (POSTGRES and (program or os.environ.get("CI")))]
+collect_ignore += [] if NGINX or os.environ.get("CI") else ["test_base_path.py"]
 
 
 class Server:
