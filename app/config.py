@@ -12,6 +12,9 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 LOOPBACK_HOSTS = frozenset({"127.0.0.1", "localhost", "::1"})
 
+_OWN_ROOTS = frozenset({"v1", "ui", "metrics", "openapi.json", "favicon.ico"})
+"""How our own paths begin: below such a base path, none could be told from one whose proxy has stripped it."""
+
 
 def default_database_url() -> str:
     """Name the SQLite file in the user's data directory."""
@@ -25,12 +28,15 @@ class Settings(BaseSettings):
 
     database_url: str = Field(
         default_factory=default_database_url,
+        repr=False,  # it may hold a password
         description="SQLite file (`sqlite:///path`) or PostgreSQL (`postgresql://user:password@host/name`).",
     )
     host: str = Field(default="127.0.0.1", min_length=1, description="Address to listen on.")
     port: int = Field(default=7777, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
     base_url: str | None = Field(
-        default=None, description="Public URL of the server, for absolute `content_url`s; unset: they start at `/`."
+        default=None,
+        description="Public URL of the server, with its path where a proxy serves it below one; "
+        "unset: `content_url`s start at `/`.",
     )
     operator_token: SecretStr | None = Field(
         default=None, description="Bearer that every route but health and the workers' needs; unset: loopback only."
@@ -78,9 +84,16 @@ class Settings(BaseSettings):
     @field_validator("base_url")
     @classmethod
     def _base_url_is_http(cls, given: str | None) -> str | None:
-        if given is not None:
-            return str(TypeAdapter(AnyHttpUrl).validate_python(given))  # encoded: it is written into JSON and headers
-        return given
+        if given is None:
+            return given
+        url = TypeAdapter(AnyHttpUrl).validate_python(given)
+        if url.query is not None or url.fragment is not None:
+            message = "is the URL of the server alone: it has no ? and no #"
+            raise ValueError(message)
+        if (url.path or "/").split("/")[1] in _OWN_ROOTS:
+            message = f"may not begin with a path of the server's own: {', '.join(sorted(_OWN_ROOTS))}"
+            raise ValueError(message)
+        return str(url)  # encoded: it is written into JSON and headers
 
     @field_validator("operator_token")
     @classmethod

@@ -60,6 +60,7 @@ from app.storage.database import Database
 from app.storage.files.states import FileStates
 from app.storage.opening import open_database
 from app.storage.urls import UnusableDatabase, parse_database_url
+from app.web.base_path import BasePath
 from app.web.compare_pages import compare_router
 from app.web.compare_view import CompareViews
 from app.web.error_pages import error_page, is_page
@@ -121,6 +122,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         version=__version__,
         description=_DESCRIPTION,
         lifespan=lifespan,
+        servers=[{"url": settings.base_url.rstrip("/")}] if settings.base_url else None,
         docs_url=None,  # they load their scripts from another host; /openapi.json is served
         redoc_url=None,
         redirect_slashes=False,  # a slash at the end is another path, not another spelling of one
@@ -174,7 +176,7 @@ def _wire(app: _Application, settings: Settings, database: Database) -> None:
     data = Data(database, appender, clock=now)
     app.include_router(debug_plane_router(query))
     app.include_router(outlines_router(outlines))
-    app.include_router(tasks_router(engine, catalog))
+    app.include_router(tasks_router(engine, catalog, urlsplit(base_url).path))
     app.include_router(runs_router(engine, catalog))
     prompts = Prompts(database, query, Recent(database.version), base_url)
     app.include_router(worker_router(prompts, submissions, data))
@@ -202,6 +204,8 @@ def _wire(app: _Application, settings: Settings, database: Database) -> None:
         ),
         functools.partial(_write_error, app.pages),
     )
+    if urlsplit(base_url).path:
+        app.outer = BasePath(app.outer, urlsplit(base_url).path)
 
 
 def _wire_pages(app: _Application, access: Access, sessions: Sessions, *, is_https: bool) -> None:

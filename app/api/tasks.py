@@ -53,8 +53,14 @@ class TaskBody(BaseModel):
     runs: list[RunSummary] = Field(description="Its newest runs, newest first; 500 at most.")
 
 
-def tasks_router(engine: Engine, catalog: Catalog) -> APIRouter:
-    """Make the routes of tasks."""
+def tasks_router(engine: Engine, catalog: Catalog, base_path: str = "") -> APIRouter:
+    """Make the routes of tasks.
+
+    Args:
+        engine: creates them.
+        catalog: lists them.
+        base_path: where the server's root is on its public host, without a trailing slash.
+    """
     router = APIRouter(tags=["orchestrator"], prefix="/v1/tasks", route_class=YamlBodyRoute)
 
     @router.post(
@@ -69,7 +75,7 @@ def tasks_router(engine: Engine, catalog: Catalog) -> APIRouter:
     async def create_task(new: NewTask) -> AnswerResponse:
         """Create a task, and kick its first run unless `start` is false."""
         created = await engine.create_task(new)
-        return json_response(created, 201, location=f"/v1/tasks/{created.task_id}")
+        return json_response(created, 201, location=f"{base_path}/v1/tasks/{created.task_id}")
 
     @router.get("", response_model=TaskListBody, responses=documented(*ACCESS_ERRORS, InvalidParameter))
     async def list_tasks(limit: Limit = DEFAULT_LIMIT, cursor: Cursor = None) -> Any:
@@ -92,6 +98,6 @@ def tasks_router(engine: Engine, catalog: Catalog) -> APIRouter:
     async def start_run(task: TaskId) -> Any:
         """Kick another run of a task."""
         run = await engine.start_run(check_id("task", task))
-        return json_response(run, 201, location=f"/v1/runs/{run.id}")
+        return json_response(run, 201, location=f"{base_path}/v1/runs/{run.id}")
 
     return router

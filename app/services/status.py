@@ -33,6 +33,9 @@ class ServerStatus(BaseModel):
     started_at: str = Field(description="When this process started.")
     uptime_seconds: int = Field(description="How long ago that is.")
     database: str = Field(description="`sqlite` or `postgresql`.")
+    pooler: bool = Field(
+        description="Whether a pooler (PgBouncer and its like) stands between the server and its database."
+    )
     counts: Counts = Field(description="How much is kept.")
 
 
@@ -55,6 +58,11 @@ class Status:
     def database_kind(self) -> str:
         """The kind of the database."""
         return self._database.kind
+
+    @property
+    def has_pooler(self) -> bool:
+        """Whether a pooler stands in between."""
+        return self._database.is_pooled
 
     @property
     def uptime_seconds(self) -> int:

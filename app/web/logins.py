@@ -16,8 +16,7 @@ from app.routes import KnownRoute, taking
 from app.services.access import Access
 from app.services.sessions import LOGIN_PATH, LOGOUT_PATH, SESSION_COOKIE, SESSION_LASTS, Sessions
 from app.web.pages import Pages, see_other
-
-HOME = "/ui"
+from app.web.urls import HOME, at
 
 _FORM_BYTES = 16 * 1024
 _FORM_FIELDS = 8
@@ -64,15 +63,21 @@ def logins_router(pages: Pages, access: Access, sessions: Sessions, *, is_https:
         answer = see_other(next_url)
         lasts = int(SESSION_LASTS.total_seconds())
         answer.set_cookie(
-            SESSION_COOKIE, sessions.start(), max_age=lasts, httponly=True, samesite="strict", secure=is_https
+            SESSION_COOKIE,
+            sessions.start(),
+            max_age=lasts,
+            path=at("/"),
+            httponly=True,
+            samesite="strict",
+            secure=is_https,
         )
         return answer
 
     @router.post(LOGOUT_PATH)
     async def post_logout() -> Response:
         """End the session in this browser."""
-        answer = see_other(LOGIN_PATH)
-        answer.delete_cookie(SESSION_COOKIE, httponly=True, samesite="strict", secure=is_https)
+        answer = see_other(at(LOGIN_PATH))
+        answer.delete_cookie(SESSION_COOKIE, at("/"), httponly=True, samesite="strict", secure=is_https)
         return answer
 
     return router
@@ -83,9 +88,10 @@ def own_url(given: str | None) -> str:
 
     A browser takes ``//host`` and ``/\host`` for other hosts, and drops tabs and newlines before it looks.
     """
-    is_own = given is not None and (given == HOME or given.startswith((f"{HOME}/", f"{HOME}?")))
+    home = at(HOME)
+    is_own = given is not None and (given == home or given.startswith((f"{home}/", f"{home}?")))
     if given is None or not is_own or not given.isascii() or not given.isprintable() or "\\" in given:
-        return HOME
+        return home
     return given
 
 

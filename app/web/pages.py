@@ -12,6 +12,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from app.web import formats
 from app.web.statics import Statics
+from app.web.urls import at
 
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -47,7 +48,7 @@ class Pages:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        self._environment.globals.update(static=statics.url, version=version, has_login=has_login)
+        self._environment.globals.update(at=at, static=statics.url, version=version, has_login=has_login)
         self._environment.filters.update(
             size=formats.size,
             duration=formats.duration,

@@ -193,6 +193,7 @@ class _Gone:
         self._fault = fault or Unavailable()
 
     kind = "gone"
+    is_pooled = False
 
     def snapshot(self) -> Any:
         raise Unavailable
