@@ -111,7 +111,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         await asyncio.to_thread(migrations.migrate, url)
-        async with _pruning(settings, database):
+        async with _cleaning(settings, database):
             yield
         await database.close()
 
@@ -212,21 +212,20 @@ def _wire_pages(app: _Application, access: Access, sessions: Sessions, *, is_htt
 
 
 @contextlib.asynccontextmanager
-async def _pruning(settings: Settings, database: Database) -> AsyncIterator[None]:
-    """Remove old runs in the background, where the settings say how old."""
+async def _cleaning(settings: Settings, database: Database) -> AsyncIterator[None]:
+    """Go on with removals that were cut off, and remove old runs where the settings say how old; in the background."""
+    retention = Retention(database, clock=now)
     if settings.retention_days is None:
-        yield
-        return
-    older_than = timedelta(days=settings.retention_days)
-    pruning = asyncio.create_task(
-        Retention(database, clock=now).keep_pruning(
-            older_than, keep_last=settings.retention_keep_last, every=_PRUNED_EVERY
+        cleaning = asyncio.create_task(retention.resume())
+    else:
+        older_than = timedelta(days=settings.retention_days)
+        cleaning = asyncio.create_task(
+            retention.keep_pruning(older_than, keep_last=settings.retention_keep_last, every=_PRUNED_EVERY)
         )
-    )
     yield
-    pruning.cancel()
+    cleaning.cancel()
     with contextlib.suppress(asyncio.CancelledError):
-        await pruning
+        await cleaning
 
 
 async def _answer_error(request: Request, error: Exception) -> Response:
