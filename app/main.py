@@ -218,18 +218,26 @@ def _wire_pages(app: _Application, access: Access, sessions: Sessions, *, is_htt
 
 @contextlib.asynccontextmanager
 async def _housekeeping(settings: Settings, database: Database) -> AsyncIterator[None]:
-    """Remove in the background what killed processes left, and old runs where the settings say how old."""
-    jobs = [asyncio.create_task(Leftovers(database, settings.allowed_roots).keep_sweeping(_PRUNED_EVERY))]
-    if settings.retention_days is not None:
-        older_than = timedelta(days=settings.retention_days)
-        keep_pruning = Retention(database, clock=now).keep_pruning
-        jobs.append(
-            asyncio.create_task(keep_pruning(older_than, keep_last=settings.retention_keep_last, every=_PRUNED_EVERY))
-        )
+    """Work in the background: remove what killed processes left, and old runs where the settings say how old."""
+    retention = Retention(database, clock=now)
+    leftovers = Leftovers(database, settings.allowed_roots)
+    jobs = [
+        asyncio.create_task(leftovers.keep_sweeping(_PRUNED_EVERY)),
+        asyncio.create_task(_removing(settings, retention)),
+    ]
     yield
     for job in jobs:
         job.cancel()
     await asyncio.gather(*jobs, return_exceptions=True)
+
+
+async def _removing(settings: Settings, retention: Retention) -> None:
+    """Go on with removals that were cut off, and keep removing old runs where the settings say how old."""
+    if settings.retention_days is None:
+        await retention.resume()
+        return
+    older_than = timedelta(days=settings.retention_days)
+    await retention.keep_pruning(older_than, keep_last=settings.retention_keep_last, every=_PRUNED_EVERY)
 
 
 async def _answer_error(request: Request, error: Exception) -> Response:

@@ -13,7 +13,7 @@ from app.domain.grants import Grant
 from app.domain.records import RunStatus, StepEntry, StepStatus, Usage, elapsed_ms
 from app.domain.requests import StatsRequest
 from app.storage.reader import Reader, Row
-from app.storage.tables import dispatches, runs, shown, stored
+from app.storage.tables import REMOVING, dispatches, runs, shown, stored
 from app.storage.writer import Writer
 
 
@@ -189,7 +189,7 @@ _GRANT = (
         _d.view,
     )
     .select_from(dispatches.join(runs, runs.c.id == _d.run_id))
-    .where(_d.handle_sha256 == bindparam("handle"))
+    .where(_d.handle_sha256 == bindparam("handle"), runs.c.status != REMOVING)
 )
 _NEWEST = 2**63 - 1
 _FILE_PLACES = (

@@ -10,7 +10,7 @@ from sqlalchemy import BindParameter, Select, and_, bindparam, case, func, liter
 
 from app.domain.records import Kind, RunStatus, StepStatus
 from app.storage.reader import Reader, Row
-from app.storage.tables import LISTED, dispatches, projections, runs, shown, stored, tasks
+from app.storage.tables import LISTED, REMOVING, dispatches, projections, runs, shown, stored, tasks
 
 PAGE_RUNS = 25
 """Runs a page; a constant, since the statements that count for them bind each run's id."""
@@ -120,7 +120,12 @@ def _found(row: Row) -> FoundRun:
 
 _r = runs.c
 _columns = (_r.seq, _r.id, _r.task_id, _r.status, _r.error, _r.created_at, _r.updated_at)
-_newest = select(*_columns).where(_r.seq < bindparam("before")).order_by(_r.seq.desc()).limit(bindparam("most"))
+_newest = (
+    select(*_columns)
+    .where(_r.seq < bindparam("before"), _r.status != REMOVING)
+    .order_by(_r.seq.desc())
+    .limit(bindparam("most"))
+)
 _of_status = _newest.where(_r.status == bindparam("status"))
 
 

@@ -210,5 +210,8 @@ degradations = Table(
 )
 """What workers reported as done in a lesser way."""
 
+REMOVING = "removing"
+"""The status of a run that is being removed, slice by slice: no read and no write finds such a run any more."""
+
 LISTED, UNLISTED, SHADOWED = 0, 1, 2
 """Visibility of a projection: listed; reachable by name only (``_ctx``); hidden behind a step of the same name."""

@@ -13,7 +13,7 @@ from app.domain.records import RunStatus, TaskRecord, TaskSummary
 from app.domain.rendering import compact_json
 from app.domain.values import JsonValue, parse_json
 from app.storage.reader import Reader, Row
-from app.storage.tables import names, runs, shown, stored, tasks
+from app.storage.tables import REMOVING, names, runs, shown, stored, tasks
 from app.storage.writer import Writer
 
 
@@ -80,7 +80,11 @@ class TaskReads:
 
 
 _latest_run = (
-    select(runs.c.seq).where(runs.c.task_id == tasks.c.id).order_by(runs.c.seq.desc()).limit(1).correlate(tasks)
+    select(runs.c.seq)
+    .where(runs.c.task_id == tasks.c.id, runs.c.status != REMOVING)
+    .order_by(runs.c.seq.desc())
+    .limit(1)
+    .correlate(tasks)
 )
 _columns = (
     tasks.c.seq,

@@ -43,13 +43,14 @@ from app.domain.ids import new_output_id, new_run_id, new_step_id, new_task_id
 from app.domain.projection import ProjectionAdapter, ProjectionKey, ProjectionRef
 from app.domain.records import Kind, RunStatus, TaskRecord
 from app.services.query import McpQueryAdapter
-from app.storage import sqlite_writer
+from app.services.removals import Removals
 from app.storage.database import Database
 from app.storage.files.states import FileStates
 from app.storage.migrations import migrate
 from app.storage.opening import open_database
 from app.storage.outputs import NewOutput
-from app.storage.sqlite_reader import RecentPieces
+from app.storage.sqlite import writer as sqlite_writer
+from app.storage.sqlite.reader import RecentPieces
 from app.storage.stores import WriteStores
 from app.storage.tables import metadata, shown, stored
 from app.storage.urls import DatabaseUrl, UnusableDatabase, parse_database_url
@@ -438,7 +439,7 @@ class TestDatabase:
             async for chunk in broken_off.chunks():
                 received.append(chunk)
                 if len(received) == 1:
-                    await database.write(lambda stores: stores.runs.delete(deleted))
+                    await Removals(database).remove(deleted, lambda _: None)
         broken_off.close()
         assert 0 < len(b"".join(received)) < len(body)
 

@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 
 from app.domain.errors import StepplaneError, Unavailable
 from app.observability import HOT_METRICS
-from app.storage.sqlite_reader import BUSY_TIMEOUT_MS, comes_and_goes
-from app.storage.sqlite_statements import SqliteStatements
+from app.storage.sqlite.reader import BUSY_TIMEOUT_MS, comes_and_goes
+from app.storage.sqlite.statements import SqliteStatements
 from app.storage.stores import WriteStores
 
 T = TypeVar("T")

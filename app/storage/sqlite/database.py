@@ -7,9 +7,9 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
-from app.storage.sqlite_reader import CommitWatch, RecentPieces, Snapshot, SqliteReaders, StoredBody
-from app.storage.sqlite_turns import Turns, TurnStores
-from app.storage.sqlite_writer import SqliteWriter
+from app.storage.sqlite.reader import CommitWatch, RecentPieces, Snapshot, SqliteReaders, StoredBody
+from app.storage.sqlite.turns import Turns, TurnStores
+from app.storage.sqlite.writer import SqliteWriter
 from app.storage.stores import WriteStores
 from app.storage.urls import DatabaseUrl
 

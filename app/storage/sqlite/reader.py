@@ -16,7 +16,7 @@ from sqlalchemy import Select
 from app.domain.errors import ProjectionIo, Unavailable
 from app.observability import HOT_METRICS
 from app.storage.reader import Row
-from app.storage.sqlite_statements import execute
+from app.storage.sqlite.statements import execute
 from app.storage.stores import ReadStores
 
 BUSY_TIMEOUT_MS = 30_000
