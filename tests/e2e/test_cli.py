@@ -153,6 +153,19 @@ class TestReading:
             assert [word for word in expected if word not in text] == []
             assert "\x1b" not in text
 
+    def test_a_run_shows_what_its_steps_are_doing(self, shell: Shell) -> None:
+        """``run show`` tells of each dispatch its newest stage, note and time, and ``-`` where it said nothing."""
+        _, run_id = _task(shell)
+        steps = [shell.json("dispatch", run_id, ref, "go") for ref in ("busy", "silent")]
+        event = {"type": "progress", "stage": "reading", "note": "3 of 9"}
+        document = {"task_id": steps[0]["step_id"], "attempt": 1, "producer_agent": "busy", "event": event}
+        headers = {"Authorization": f"Bearer {steps[0]['worker_handle']}"}
+        httpx.post(f"{shell.url}/v1/data/emit", json=document, headers=headers, trust_env=False).raise_for_status()
+        *_, busy, silent = shell("run", "show", run_id).stdout.decode().splitlines()
+        at = httpx.get(f"{shell.url}/v1/runs/{run_id}/steps", trust_env=False).json()["steps"][0]["progress"]["at"]
+        assert busy.endswith(f"reading: 3 of 9 ({at})")
+        assert silent.endswith(" -")
+
     def test_json_is_the_servers(self, shell: Shell) -> None:
         """``--json`` prints what the server answered, on one line."""
         task_id, run_id = _task(shell)
