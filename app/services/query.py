@@ -30,7 +30,6 @@ from app.domain.errors import (
     InvalidParameter,
     ProjectionNotFound,
     RunNotFound,
-    StepNotFound,
 )
 from app.domain.ids import CTX_NAME, LATEST
 from app.domain.projection import ProjectionKey, ProjectionRef
@@ -43,6 +42,7 @@ from app.domain.rendering import (
     preview_of,
 )
 from app.domain.values import JsonValue
+from app.services.absences import Absence, explain_absence
 from app.services.looks import Listing, Look, Served, ToldSummary, find_narrowed, require_run, walk_body
 from app.services.scopes import OPERATOR, Scope
 from app.services.threads import run_beside
@@ -182,7 +182,7 @@ class McpQueryAdapter:
             scope.require_run(task_id, found)
             scope.require(canonical, canonical if listed is None else listed.owner)
             if listed is None:
-                raise StepNotFound(name, found)
+                raise await explain_absence(self._database, Absence(task_id, found, name, canonical), scope)
             if listed.file_path is None:
                 return ToldSummary(listed.summary(self._base_url.encode()), is_stored=True)
         look, summary = await self.look_summarized(task_id, run_id, name, narrowing, scope)
@@ -204,6 +204,7 @@ class McpQueryAdapter:
 
         Raises:
             TaskNotFound, RunNotFound, StepNotFound: nothing is there; the task is judged first.
+            StepNotSubmitted: the step was dispatched, and has put nothing out yet.
             AttemptNotFound, OccurrenceNotFound, FileNotMaterialized: the narrowing leads to nothing.
             PathNotFound: the path does.
             InvalidParameter: a path with ``format=file``.
@@ -218,11 +219,11 @@ class McpQueryAdapter:
             found = require_run(address, task_id, run_id)
             scope.require_run(task_id, found)
             scope.require(canonical, canonical if answer is None else answer.step_name)
-            if answer is None:
-                raise StepNotFound(name, found)
-            if narrowing.attempt is not None or narrowing.occurrence is not None:
+            if answer is not None and (narrowing.attempt is not None or narrowing.occurrence is not None):
                 answer, stored = await find_narrowed(stores, found, answer, narrowing), None
                 scope.require(canonical, answer.step_name)  # an earlier part may be another step's
+        if answer is None:
+            raise await explain_absence(self._database, Absence(task_id, found, name, canonical), scope)
         place = Place(task_id, found, self._base_url)
         if narrowing.path is not None:
             look = Look(answer, stored_form(answer), place, narrowing, stored=stored)

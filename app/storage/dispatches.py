@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import bindparam, func, insert, select, update
 
+from app.domain.errors import InFlight
 from app.domain.grants import Grant
 from app.domain.records import ProgressNote, RunStatus, StepEntry, StepStatus, Usage, elapsed_ms
 from app.domain.rendering import compact_json
@@ -121,9 +122,19 @@ class DispatchReads:
         """List every attempt but for its ``adapter_data``, as rows for :func:`entry_of`, in the order of dispatch."""
         return await self._reader.all(_ENTRIES, run_id=run_id)
 
-    async def list_names(self, run_id: str) -> list[str]:
+    async def list_names(self, run_id: str, limit: int | None = None) -> list[str]:
         """List the names that were dispatched in a run, in the order of their first dispatch."""
-        return [shown(row[0]) for row in await self._reader.all(_NAMES, run_id=run_id)]
+        if limit is None:
+            return [shown(row[0]) for row in await self._reader.all(_NAMES, run_id=run_id)]
+        return [shown(row[0]) for row in await self._reader.all(_SOME_NAMES, run_id=run_id, most=limit)]
+
+    async def find_newest_of_name(self, run_id: str, name: str) -> InFlight | None:
+        """Return the newest dispatch of a canonical name in a run; None where there was none."""
+        row = await self._reader.first(_NEWEST_OF_NAME, run_id=run_id, name=stored(name))
+        if row is None:
+            return None
+        status = RunStatus(row[4])
+        return InFlight(row[0], row[1], row[2], row[3], status if status.is_terminal else None)
 
     async def find_grant(self, handle_sha256: str) -> Grant | None:
         """Return what a handle stands for, by the digest of the handle."""
@@ -159,6 +170,14 @@ _COUNTS = select(
     select(func.max(_d.occurrence)).where(*_of_name).scalar_subquery(),
 )
 _NAMES = select(_d.name).where(_d.run_id == bindparam("run_id")).group_by(_d.name).order_by(func.min(_d.seq))
+_SOME_NAMES = _NAMES.limit(bindparam("most"))
+_NEWEST_OF_NAME = (
+    select(_d.step_id, _d.attempt, _d.occurrence, _d.started_at, runs.c.status)
+    .select_from(dispatches.join(runs, runs.c.id == _d.run_id))
+    .where(*_of_name)
+    .order_by(_d.occurrence.desc(), _d.attempt.desc())
+    .limit(1)
+)
 _COMPLETE = (
     update(dispatches)
     .where(_d.step_id == bindparam("of_step"), _d.attempt == bindparam("of_attempt"))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from app.domain.answers import read_summary
-from app.domain.errors import AttemptNotFound, OccurrenceNotFound, PathNotFound, StepNotFound
+from app.domain.errors import AttemptNotFound, OccurrenceNotFound, PathNotFound, StepNotFound, StepNotSubmitted
 from app.domain.ids import CTX_NAME
 from app.domain.records import Kind, StepEntry, StepSummary
 from app.domain.rendering import WHOLE, Narrowing, etag_of
@@ -110,7 +110,7 @@ class StepViews:
         names = _ordered(listing.summaries, entries)
         try:
             summary, fault = await self._summary(address)
-        except StepNotFound:
+        except (StepNotFound, StepNotSubmitted):
             address = address._replace(name=await self._query.resolve_step_name(address.task_id, address.name))
             dispatched = sum(entry.name == address.name for entry in entries)
             if not dispatched:
