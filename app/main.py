@@ -7,7 +7,7 @@ command line.
 import asyncio
 import contextlib
 import functools
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlsplit
@@ -52,6 +52,7 @@ from app.services.query import McpQueryAdapter
 from app.services.recent import Recent
 from app.services.retention import Retention
 from app.services.sessions import Sessions
+from app.services.stale_runs import StaleRuns
 from app.services.status import Status
 from app.services.submissions import Submissions
 from app.storage import migrations
@@ -111,7 +112,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         await asyncio.to_thread(migrations.migrate, url)
-        async with _pruning(settings, database):
+        async with _pruning(settings, database), _ending_stale_runs(settings, database):
             yield
         await database.close()
 
@@ -218,15 +219,30 @@ async def _pruning(settings: Settings, database: Database) -> AsyncIterator[None
         yield
         return
     older_than = timedelta(days=settings.retention_days)
-    pruning = asyncio.create_task(
-        Retention(database, clock=now).keep_pruning(
-            older_than, keep_last=settings.retention_keep_last, every=_PRUNED_EVERY
-        )
-    )
+    retention = Retention(database, clock=now)
+    async with _beside(retention.keep_pruning(older_than, keep_last=settings.retention_keep_last, every=_PRUNED_EVERY)):
+        yield
+
+
+@contextlib.asynccontextmanager
+async def _ending_stale_runs(settings: Settings, database: Database) -> AsyncIterator[None]:
+    """End runs that nobody writes to any more, in the background, unless the settings say never."""
+    if not settings.stale_run_after_seconds:
+        yield
+        return
+    after = timedelta(seconds=settings.stale_run_after_seconds)
+    async with _beside(StaleRuns(database, clock=now).keep_ending(after)):
+        yield
+
+
+@contextlib.asynccontextmanager
+async def _beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Do work that never ends, until the block does."""
+    task = asyncio.create_task(work)
     yield
-    pruning.cancel()
+    task.cancel()
     with contextlib.suppress(asyncio.CancelledError):
-        await pruning
+        await task
 
 
 async def _answer_error(request: Request, error: Exception) -> Response:

@@ -5,7 +5,7 @@ The invariant: a terminal run never changes again, and the order of runs is that
 
 from typing import Any, NamedTuple
 
-from sqlalchemy import bindparam, delete, func, insert, select, update
+from sqlalchemy import bindparam, delete, func, insert, or_, select, update
 
 from app.domain.errors import RunNotFound
 from app.domain.records import RunStatus, RunSummary
@@ -23,6 +23,7 @@ class RunState(NamedTuple):
     task_id: str
     status: RunStatus
     outcome_sha256: str | None
+    updated_at: str
 
 
 class RunWrites:
@@ -47,7 +48,7 @@ class RunWrites:
         row = self._writer.execute(_LOCK, {"run_id": run_id}).first()
         if row is None:
             raise RunNotFound(run_id)
-        return RunState(row[0], row[1], RunStatus(row[2]), row[3])
+        return RunState(row[0], row[1], RunStatus(row[2]), row[3], row[4])
 
     def finish(
         self, run: RunState, status: str, error: str | None, *, result_body_id: int | None, outcome_sha256: str, at: str
@@ -124,6 +125,11 @@ class RunReads:
         given = {"moment": moment, "keep_last": keep_last, "after": after_seq, "most": limit}
         return [(row[0], row[1]) for row in await self._reader.all(_ENDED_BEFORE, **given)]
 
+    async def list_unended_before(self, moment: str, after_seq: int, limit: int) -> list[tuple[int, str]]:
+        """List runs that go on and that nothing changed since a moment, oldest first, each with its place."""
+        given = {"moment": moment, "after": after_seq, "most": limit}
+        return [(row[0], row[1]) for row in await self._reader.all(_UNENDED_BEFORE, **given)]
+
     async def list_degradations(self, run_id: str) -> list[JsonValue]:
         """List what workers reported as done in a lesser way, in the order it came."""
         return [parse_json(row[0]) for row in await self._reader.all(_DEGRADATIONS, run_id=run_id)]
@@ -149,7 +155,7 @@ _DELETE = (
     delete(runs).where(runs.c.id == bindparam("of_run")),
 )
 _LOCK = (
-    select(runs.c.id, runs.c.task_id, runs.c.status, runs.c.outcome_sha256)
+    select(runs.c.id, runs.c.task_id, runs.c.status, runs.c.outcome_sha256, runs.c.updated_at)
     .where(runs.c.id == bindparam("run_id"))
     .with_for_update()
 )
@@ -178,6 +184,16 @@ _ENDED_BEFORE = (
         runs.c.status != RunStatus.RUNNING,
         runs.c.updated_at < bindparam("moment"),
         _newer_of_task >= bindparam("keep_last"),
+    )
+    .order_by(runs.c.seq)
+    .limit(bindparam("most"))
+)
+_UNENDED_BEFORE = (
+    select(runs.c.seq, runs.c.id)
+    .where(
+        runs.c.seq > bindparam("after"),
+        or_(runs.c.status == RunStatus.RUNNING, runs.c.status == RunStatus.PENDING),
+        runs.c.updated_at < bindparam("moment"),
     )
     .order_by(runs.c.seq)
     .limit(bindparam("most"))
