@@ -31,7 +31,7 @@ from app.domain.errors import (
     ProjectionNotFound,
     RunNotFound,
 )
-from app.domain.ids import CTX_NAME, LATEST
+from app.domain.ids import CTX_NAME
 from app.domain.projection import ProjectionKey, ProjectionRef
 from app.domain.records import Kind, StepList, StepSummary
 from app.domain.rendering import (
@@ -77,16 +77,22 @@ class McpQueryAdapter:
     # --- the adapter -----------------------------------------------------------------------------
 
     async def project(self, key: ProjectionKey, ctx: JsonValue) -> ProjectionRef:
-        """Point at the endpoint that answers the key; see :class:`app.domain.projection.ProjectionAdapter`."""
+        """Point at the endpoint that answers the key; see :class:`app.domain.projection.ProjectionAdapter`.
+
+        The reference names the concrete run, so that it still means the same when another run has been kicked.
+        """
         key.require(ctx)
-        path = content_path(key.task_id, LATEST, key.step if key.step is not None else CTX_NAME, Narrowing(key.path))
-        return ProjectionRef.to_query(self._base_url + path, key)
+        async with self._database.point() as stores:
+            address = await stores.projections.find_run(key.task_id, key.run_id)
+        run_id = require_run(address, key.task_id, key.run_id)
+        path = content_path(key.task_id, run_id, key.step if key.step is not None else CTX_NAME, Narrowing(key.path))
+        return ProjectionRef.to_query(self._base_url + path, key.model_copy(update={"run_id": run_id}))
 
     async def fetch(self, key: ProjectionKey) -> JsonValue:
-        """Return a value of the task's newest run; see :class:`app.domain.projection.ProjectionAdapter`."""
+        """Return a value of the key's run, or of the latest; see :class:`app.domain.projection.ProjectionAdapter`."""
         if not key.task_id:
             raise InvalidKey("a projection key needs a task_id")
-        look = await self.look(key.task_id, None, CTX_NAME if key.step is None else key.step, WHOLE)
+        look = await self.look(key.task_id, key.run_id, CTX_NAME if key.step is None else key.step, WHOLE)
         value = await self.load_value(look)
         found = ProjectionKey(task_id=key.task_id, path=key.path).resolve(value)
         if found is None:
