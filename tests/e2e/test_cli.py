@@ -193,6 +193,23 @@ class TestReading:
         served = httpx.get(f"{shell.url}/v1/tasks/{task_id}/runs/latest/steps/list/content", trust_env=False)
         assert shell("content", task_id, "list", "--run", run_id).stdout == served.content
 
+    def test_a_text_is_written_as_itself(self, shell: Shell, tmp_path: Path) -> None:
+        """Without ``--format`` a text comes as its own bytes, though its file is a JSON string in a fence."""
+        document = json.dumps({"goal": "g", "work_dir": str(tmp_path)}).encode()
+        created = shell.json("task", "create", "-", given=document)
+        task_id, run_id = created["task_id"], created["run_id"]
+        text = '# Title\n\nsaid "so"'
+        _put_out(shell, run_id, "prose", text.encode())
+        _put_out(shell, run_id, "data", b'{"a": "b"}')
+        assert shell("content", task_id, "prose").stdout == text.encode()
+        assert shell("content", task_id, "data", "--path", "$.a").stdout == b"b"
+        assert shell("content", task_id, "data", "--path", "$.a", "--format", "json").stdout == b'"b"'
+        assert shell("content", task_id, "prose", "--format", "json").stdout == json.dumps(text).encode()
+        files = {name: shell("content", task_id, name, "--format", "file").stdout for name in ("prose", "data")}
+        assert files["prose"].startswith(b"---\n")
+        assert json.dumps(text).encode() in files["prose"]
+        assert shell("content", task_id, "data").stdout == files["data"]
+
     def test_attempts_and_occurrences_are_addressed(self, shell: Shell) -> None:
         """``--attempt`` and ``--occurrence`` reach the older outputs."""
         task_id, run_id = _task(shell)
