@@ -74,6 +74,12 @@ class Settings(BaseSettings):
     retention_keep_last: int = Field(
         default=0, ge=0, le=2**31 - 1, description="How many of the newest runs of each task stay, whatever their age."
     )
+    stale_run_after_seconds: int = Field(
+        default=86_400,
+        ge=0,
+        le=3_650 * 86_400,
+        description="End runs as interrupted that nothing was written to for this long; 0: never.",
+    )
     log_format: Literal["console", "json"] = Field(
         default="console", description="`console` for people, `json` for machines."
     )

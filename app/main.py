@@ -7,7 +7,7 @@ command line.
 import asyncio
 import contextlib
 import functools
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlsplit
@@ -53,6 +53,7 @@ from app.services.query import McpQueryAdapter
 from app.services.recent import Recent
 from app.services.retention import Retention
 from app.services.sessions import Sessions
+from app.services.stale_runs import StaleRuns
 from app.services.status import Status
 from app.services.submissions import Submissions
 from app.storage import migrations
@@ -218,13 +219,16 @@ def _wire_pages(app: _Application, access: Access, sessions: Sessions, *, is_htt
 
 @contextlib.asynccontextmanager
 async def _housekeeping(settings: Settings, database: Database) -> AsyncIterator[None]:
-    """Work in the background: remove what killed processes left, and old runs where the settings say how old."""
+    """Work in the background: remove what killed processes left and old runs, and end runs that nobody writes to."""
     retention = Retention(database, clock=now)
     leftovers = Leftovers(database, settings.allowed_roots)
     jobs = [
         asyncio.create_task(leftovers.keep_sweeping(_PRUNED_EVERY)),
         asyncio.create_task(_removing(settings, retention)),
     ]
+    if settings.stale_run_after_seconds:
+        after = timedelta(seconds=settings.stale_run_after_seconds)
+        jobs.append(asyncio.create_task(StaleRuns(database, clock=now).keep_ending(after)))
     yield
     for job in jobs:
         job.cancel()

@@ -19,8 +19,9 @@ from app.api.errors import InternalError, Stopping
 from app.api.page_access import has_session, is_open, require_own_page
 from app.api.paths import canonical_path
 from app.api.steps import ROUTE_KEY, SCOPE_KEY
-from app.api.worker_plane import GRANT_KEY
+from app.api.worker_plane import GRANT_KEY, find_ticket
 from app.domain.errors import Forbidden, StepplaneError, Unauthenticated
+from app.domain.grants import Grant
 from app.observability import HOT_METRICS
 from app.services.access import Access
 from app.services.scopes import OPERATOR, scope_of
@@ -157,10 +158,8 @@ class Guard:
             return
         bearer = _bearer(scope)
         if is_for_handles(scope["method"], path):
-            if bearer is None:
-                raise Unauthenticated("this route needs the worker handle as a bearer: Authorization: Bearer wh-…")
             scope[LIMIT_KEY] = self._max_output_bytes
-            scope[GRANT_KEY] = await self._access.worker(bearer)
+            scope[GRANT_KEY] = await self._worker(scope, bearer)
             return
         if bearer is None:
             if not self._access.needs_operator:
@@ -174,6 +173,15 @@ class Guard:
             scope[SCOPE_KEY] = scope_of(await self._access.worker(bearer))
             if not may_read_by_handle(scope["method"], path):
                 raise Forbidden("a worker handle reads the outputs of its own run, and nothing else")
+
+    async def _worker(self, scope: Scope, bearer: str | None) -> Grant:
+        """Return what the bearer of a request stands for, or the ticket that it shows in a bearer's place."""
+        if bearer is not None:
+            return await self._access.worker(bearer)
+        ticket = find_ticket(scope)
+        if ticket is None:
+            raise Unauthenticated("this route needs the worker handle as a bearer: Authorization: Bearer wh-…")
+        return await self._access.ticket_holder(*ticket)
 
 
 OPEN_PATH = "/v1/healthz"

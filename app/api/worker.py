@@ -77,8 +77,11 @@ def worker_router(prompts: Prompts, submissions: Submissions, data: Data) -> API
         grant: GrantDep,
         step_id: StepIdQuery = None,
         attempt: Annotated[int | None, Query(ge=1, description="The attempt that the handle is bound to.")] = None,
+        ticket: Annotated[  # noqa: ARG001 - the guard has judged it
+            str | None, Query(description="Opens this one prompt in a bearer's place; stands in its `uri`.")
+        ] = None,
     ) -> Response:
-        """Fetch a long system prompt, which the prompt only refers to."""
+        """Fetch a long system prompt, which the prompt only refers to; with its ticket, or with the bearer."""
         body = await prompts.fetch_system(grant, _checked(step_id), attempt)
         headers = [
             (b"content-type", TEXT_TYPE.encode()),

@@ -10,7 +10,7 @@ nearest ancestor in this tree to a status; clients match on the code, people rea
     ├── Unauthenticated      no bearer, or none that is known      (401)
     ├── Forbidden            a bearer, but not for this            (403)
     ├── NotFound             nothing has that name                 (404)
-    │   ├── TaskNotFound  RunNotFound  StepNotFound  PathNotFound  FileNotMaterialized
+    │   ├── TaskNotFound  RunNotFound  StepNotFound  StepNotSubmitted  PathNotFound  FileNotMaterialized
     │   ├── AttemptNotFound  OccurrenceNotFound  OutputNotFound  DispatchNotFound  ProjectionNotFound
     ├── Conflict             it stands against what is there       (409)
     │   ├── RunAlreadyFinished  RunStillRunning  PartNameTaken
@@ -28,7 +28,7 @@ nearest ancestor in this tree to a status; clients match on the code, people rea
 
 import difflib
 from collections.abc import Collection, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 
 class StepplaneError(Exception):
@@ -165,9 +165,43 @@ class StepNotFound(NotFound):
 
     code = "step_not_found"
 
-    def __init__(self, name: str, run_id: str) -> None:
+    def __init__(self, name: str, run_id: str, close_names: Sequence[str] = ()) -> None:
+        close = " or ".join(map(_shown, close_names))
+        rest = f"did you mean {close}?" if close else "list its steps to see the names it has"
         super().__init__(
-            f"run {run_id} has no output under the name {_shown(name)}: list its steps to see the names it has",
+            f"run {run_id} has no output under the name {_shown(name)}: {rest}", {"names": list(close_names)}
+        )
+
+
+class InFlight(NamedTuple):
+    """The newest attempt of a step that has put nothing out: which it is, and how its run stands.
+
+    Attributes:
+        ended_as: the status of the run, where it has ended.
+    """
+
+    step_id: str
+    attempt: int
+    occurrence: int
+    dispatched_at: str
+    ended_as: str | None
+
+
+class StepNotSubmitted(NotFound):
+    """The step was dispatched, and has put nothing out yet; ``details`` says which attempt, and when."""
+
+    code = "step_not_submitted"
+
+    def __init__(self, name: str, run_id: str, flight: InFlight) -> None:
+        super().__init__(
+            f"{_shown(name)} was dispatched at {flight.dispatched_at}, attempt {flight.attempt}, and put nothing out "
+            + ("yet" if flight.ended_as is None else f"before run {run_id} ended as {flight.ended_as}"),
+            {
+                "step_id": flight.step_id,
+                "attempt": flight.attempt,
+                "occurrence": flight.occurrence,
+                "dispatched_at": flight.dispatched_at,
+            },
         )
 
 

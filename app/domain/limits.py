@@ -68,6 +68,7 @@ LISTED_CHARS = Limit(
     "A `goal` or `error` in a list", 300, "characters", "cut there; `goal_truncated`, `error_truncated` say so"
 )
 REPORT_BYTES = Limit("A field of a degradation", 4 * KIB, "bytes", "422 `invalid_request`")
+ADAPTER_DATA_BYTES = Limit("The `adapter_data` of a worker's stats", 64 * KIB, "bytes", "422 `invalid_request`")
 DEGRADATIONS = Limit("Degradations kept of one run", 1_000, "reports", "204; the further ones are counted")
 PATH_BYTES = Limit("A path behind `@file:`", 4_096, "bytes", "400 `file_submit_refused`")
 PATH_PART_BYTES = Limit("A part of a path behind `@file:`", 255, "bytes", "400 `file_submit_refused`")

@@ -141,6 +141,19 @@ class Usage(_Record):
     total_tokens: int | None = Field(default=None, ge=0, le=MAX_AMOUNT, description="Tokens in all.")
 
 
+class ProgressNote(_Record):
+    """The newest sign of life of an attempt; a long text is cut, and the event itself has it whole."""
+
+    stage: str = Field(description="What the step is doing.")
+    note: str | None = Field(default=None, exclude_if=_is_absent, description="More about it.")
+    at: str = Field(description="When it said so.")
+
+    @property
+    def sentence(self) -> str:
+        """The stage, and the note where there is one."""
+        return self.stage if self.note is None else f"{self.stage}: {self.note}"
+
+
 class StepEntry(_Record):
     """One dispatch of a run: an attempt of a step, in flight or ended."""
 
@@ -160,6 +173,12 @@ class StepEntry(_Record):
         default=None,
         exclude_if=_is_absent,
         description="How many turns it took; left out unless told.",
+    )
+    adapter_data: JsonValue = Field(
+        default=None, exclude_if=_is_absent, description="What else its adapter kept; left out unless told."
+    )
+    progress: ProgressNote | None = Field(
+        default=None, exclude_if=_is_absent, description="What it said last that it is doing; left out unless it did."
     )
 
 

@@ -5,9 +5,12 @@ The invariant: an unknown field is refused, so that a typing error is told and n
 
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic_core import PydanticCustomError
 
+from app.domain.limits import ADAPTER_DATA_BYTES
 from app.domain.records import MAX_COUNT, OutputEvent, StepEntry, Text, Usage
+from app.domain.rendering import compact_json
 from app.domain.values import JsonValue
 
 MAX_TTL_SECONDS = 365 * 86_400
@@ -124,6 +127,18 @@ class StatsRequest(_Request):
     model: Text | None = Field(default=None, max_length=MAX_WORD, description="Which model it used.")
     usage: Usage | None = Field(default=None, description="What it used.")
     num_turns: int | None = Field(default=None, ge=0, le=MAX_COUNT, description="How many turns it took.")
+    adapter_data: JsonValue = Field(
+        default=None, description="Whatever else the worker's adapter wants to keep: any JSON value, 64 KiB at most."
+    )
+
+    @field_validator("adapter_data")
+    @classmethod
+    def _adapter_data_is_short(cls, given: JsonValue) -> JsonValue:
+        size_bytes = len(compact_json(given))
+        if size_bytes > ADAPTER_DATA_BYTES.value:
+            message = f"is {size_bytes} bytes of JSON; the limit is {ADAPTER_DATA_BYTES.value}"
+            raise PydanticCustomError("too_large", message)
+        return given
 
 
 class NamedEmitRequest(_Request):

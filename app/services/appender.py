@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 from app.domain.answers import Answer, Origin, RenderedOutput, answer_with, render_output
 from app.domain.errors import Forbidden, PartNameTaken, RunFinished, UnknownParent
-from app.domain.events import CutEvent, cut_event, kind_of_event
+from app.domain.events import CutEvent, cut_event, kind_of_event, progress_note
 from app.domain.grants import Grant
 from app.domain.ids import new_output_id
 from app.domain.placement import find_namesake, is_device
-from app.domain.records import Artifact, Final, OutputEvent, Source, StepStatus, wire_time
+from app.domain.records import Artifact, Final, OutputEvent, Progress, Source, StepStatus, wire_time
 from app.domain.rendering import compact_json
 from app.observability import OUTPUT_BYTES, OUTPUTS
 from app.services.materializer import Materializer, Submitted
@@ -88,6 +88,9 @@ class Appender:
     def _project(self, stores: WriteStores, grant: Grant, emission: Emission, submitted: Submitted) -> None:
         """Let a Final or a part answer for its name; a sign of life or a piece never does."""
         event, answer, seq = emission.event, submitted.answer, submitted.output_seq
+        if isinstance(event, Progress):
+            progress = progress_note(event, answer.submitted_at or "")
+            stores.dispatches.note_progress(grant.step_id, grant.attempt, progress)
         if not isinstance(event, Final | Artifact):
             return
         own = (grant.step_id, event.type, answer.name)

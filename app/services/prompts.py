@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from app.domain.answers import pointer_json, summary_start
 from app.domain.context import AgentContextView
 from app.domain.errors import DispatchNotFound, NotFound
-from app.domain.grants import Grant
+from app.domain.grants import Grant, ticket_of
 from app.domain.rendering import compact_json, sha256_hex
 from app.domain.values import parse_json
 from app.services.appender import require_bound
@@ -18,6 +18,7 @@ from app.services.query import McpQueryAdapter
 from app.services.recent import Recent
 from app.services.scopes import Scope, scope_of
 from app.storage.database import Database
+from app.storage.dispatches import KeptPrompt
 
 MAX_INLINE_SYSTEM_BYTES = 25_600
 SYSTEM_PATH = "/v1/worker/prompt/system"
@@ -28,7 +29,7 @@ class SystemRef(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    uri: str = Field(description="Where to fetch it, with the same bearer.")
+    uri: str = Field(description="Where to fetch it; its ticket is good in a bearer's place, as long as the handle is.")
     sha256: str = Field(description="Digest of its bytes.")
     size_bytes: int = Field(description="Its size in bytes.")
     mode: str = Field(default="http", description="How to fetch it.")
@@ -78,13 +79,13 @@ class Prompts:
             Forbidden: the request names another step.
         """
         require_bound(grant, step_id)
-        directive, system = await self._find(grant)
+        directive, system, handle_sha256 = await self._find(grant)
         scope = scope_of(grant)
         view = AgentContextView.model_validate(parse_json(grant.view))
         policy = scope.policy
         context = (view if policy is None else policy.filter(view)).shown()
         text = parse_json(directive)
-        reference = None if system is None else self._reference(grant, system)
+        reference = None if system is None else self._reference(grant, system, handle_sha256)
         head = {"task_id": grant.step_id, "attempt": grant.attempt, "agent": grant.step_ref}
         if system is not None and reference is None:
             head["system"] = system
@@ -103,18 +104,17 @@ class Prompts:
             NotFound: the step has none.
         """
         require_bound(grant, step_id, attempt)
-        _, system = await self._find(grant)
+        system = (await self._find(grant)).system
         if system is None:
             raise NotFound("this step has no system prompt")
         return system.encode("utf-8", "replace")
 
-    async def _find(self, grant: Grant) -> tuple[str, str | None]:
+    async def _find(self, grant: Grant) -> KeptPrompt:
         async with self._database.point() as stores:
             found = await stores.dispatches.find_prompt(grant.step_id, grant.attempt)
         if found is None:
             raise DispatchNotFound(grant.step_id)
-        directive, system = found
-        return directive, None if system is None else parse_json(system)
+        return found if found.system is None else found._replace(system=parse_json(found.system))
 
     async def _pointers(self, grant: Grant, scope: Scope) -> bytes:
         """Point at every output of the run that the policy shows, but the worker's own: JSON, joined by commas."""
@@ -130,11 +130,12 @@ class Prompts:
             self._recent.keep(key, pointers, len(pointers), version)
         return pointers
 
-    def _reference(self, grant: Grant, system: str) -> SystemRef | None:
+    def _reference(self, grant: Grant, system: str, handle_sha256: str) -> SystemRef | None:
         body = system.encode("utf-8", "replace")
         if len(body) <= MAX_INLINE_SYSTEM_BYTES:
             return None
-        uri = f"{self._base_url}{SYSTEM_PATH}?task_id={grant.step_id}&attempt={grant.attempt}"
+        ticket = ticket_of(handle_sha256, grant.step_id, grant.attempt)
+        uri = f"{self._base_url}{SYSTEM_PATH}?task_id={grant.step_id}&attempt={grant.attempt}&ticket={ticket}"
         return SystemRef(uri=uri, sha256=sha256_hex(body), size_bytes=len(body))
 
 

@@ -24,6 +24,7 @@ class RunState(NamedTuple):
     task_id: str
     status: RunStatus
     outcome_sha256: str | None
+    updated_at: str
 
 
 class RemovedSlice(NamedTuple):
@@ -60,7 +61,7 @@ class RunWrites:
         row = self._writer.execute(_LOCK, {"run_id": run_id}).first()
         if row is None:
             raise RunNotFound(run_id)
-        return RunState(row[0], row[1], RunStatus(row[2]), row[3])
+        return RunState(row[0], row[1], RunStatus(row[2]), row[3], row[4])
 
     def finish(
         self, run: RunState, status: str, error: str | None, *, result_body_id: int | None, outcome_sha256: str, at: str
@@ -181,6 +182,11 @@ class RunReads:
         }
         return [(row[0], row[1]) for row in await self._reader.all(_ENDED_BEFORE, **given)]
 
+    async def list_unended_before(self, moment: str, after_seq: int, limit: int) -> list[tuple[int, str]]:
+        """List runs that go on and that nothing changed since a moment, oldest first, each with its place."""
+        given = {"moment": moment, "after": after_seq, "most": limit}
+        return [(row[0], row[1]) for row in await self._reader.all(_UNENDED_BEFORE, **given)]
+
     async def list_degradations(self, run_id: str) -> list[JsonValue]:
         """List what workers reported as done in a lesser way, in the order it came."""
         return [parse_json(row[0]) for row in await self._reader.all(_DEGRADATIONS, run_id=run_id)]
@@ -218,7 +224,7 @@ _BODIES_TO_REMOVE = (
 _REMOVE_BODY = delete(bodies).where(bodies.c.id == bindparam("body"))
 _REMOVE_RUN = delete(runs).where(runs.c.id == bindparam("of_run"))
 _LOCK = (
-    select(runs.c.id, runs.c.task_id, runs.c.status, runs.c.outcome_sha256)
+    select(runs.c.id, runs.c.task_id, runs.c.status, runs.c.outcome_sha256, runs.c.updated_at)
     .where(runs.c.id == bindparam("run_id"), _is_there)
     .with_for_update()
 )
@@ -251,6 +257,16 @@ _ENDED_BEFORE = (
         runs.c.updated_at < bindparam("moment"),
         _is_there,
         or_(bindparam("keep_last") == 0, _has_newer),
+    )
+    .order_by(runs.c.seq)
+    .limit(bindparam("most"))
+)
+_UNENDED_BEFORE = (
+    select(runs.c.seq, runs.c.id)
+    .where(
+        runs.c.seq > bindparam("after"),
+        or_(runs.c.status == RunStatus.RUNNING, runs.c.status == RunStatus.PENDING),
+        runs.c.updated_at < bindparam("moment"),
     )
     .order_by(runs.c.seq)
     .limit(bindparam("most"))

@@ -145,6 +145,8 @@ dispatches = Table(
     Column("view", Text, nullable=False),
     Column("directive", Text, nullable=False),
     Column("system", Text),
+    Column("progress", Text),
+    Column("adapter_data", Text),
     UniqueConstraint("step_id", "attempt"),
     Index(None, "run_id", "seq"),
     Index(None, "run_id", "name", "occurrence", "attempt"),

@@ -13,7 +13,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.domain.errors import InvalidParameter, StepNotFound
+from app.domain.errors import InvalidParameter, StepNotFound, StepNotSubmitted
 from app.domain.ids import CTX_NAME, LATEST, check_id
 from app.domain.records import RunStatus, Source, StepList, StepSummary, wire_time
 from app.domain.rendering import WHOLE, sha256_hex
@@ -110,7 +110,7 @@ async def _result(query: McpQueryAdapter, task_id: str, run_id: str) -> StepSumm
     """Summarize what a run was finished with; a step that bears its name stands before it."""
     try:
         found = await query.summary(task_id, run_id, CTX_NAME, WHOLE)
-    except StepNotFound:
+    except (StepNotFound, StepNotSubmitted):
         return None
     return found if found.source is Source.RESULT_REF else None
 

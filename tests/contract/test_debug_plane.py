@@ -321,10 +321,10 @@ class TestNames:
         for name in ("code", "draft", "later", "own"):
             await pipeline.stage(worker, name, f"artifact {name}")
         assert await pipeline.names() == ["later", "own"]
-        for name in ("code", "draft", "plan"):
-            assert code_of(await pipeline.get(name)) == (404, "step_not_found")
+        for name, code in (("code", "step_not_found"), ("draft", "step_not_submitted"), ("plan", "step_not_submitted")):
+            assert code_of(await pipeline.get(name)) == (404, code)
         later = await pipeline.dispatch("later")
-        assert code_of(await pipeline.get("later", "/content")) == (404, "step_not_found")
+        assert code_of(await pipeline.get("later", "/content")) == (404, "step_not_submitted")
         assert await pipeline.names() == ["own"]
         await pipeline.result(later, "step later")
         await pipeline.stage(worker, "later", "artifact again")
@@ -421,7 +421,7 @@ class TestAnswers:
         for event in events:
             await pipeline.emit(dispatched, event)
         assert await pipeline.names() == ["part"]
-        assert code_of(await pipeline.get("s", "/content")) == (404, "step_not_found")
+        assert code_of(await pipeline.get("s", "/content")) == (404, "step_not_submitted")
         await pipeline.result(dispatched, "the end")
         for event in events:
             await pipeline.emit(dispatched, event)

@@ -279,6 +279,18 @@ class TestRun:
             ["agent, m-2", "1 turn, tokens: 1,200 in / 7 out"], [NONE, "2 turns, tokens: 30 in all"]
         ]  # fmt: skip
 
+    async def test_a_dispatch_says_what_it_is_doing(self, client: httpx.AsyncClient) -> None:
+        """Below its status a dispatch has its newest stage and note, cut where they are long, and their time."""
+        pipeline = await Pipeline.create(client)
+        busy = await pipeline.dispatch("busy")
+        await pipeline.dispatch("silent")
+        await pipeline.emit(busy, {"type": "progress", "stage": "reading"})
+        await pipeline.emit(busy, {"type": "progress", "stage": "<b>", "note": "n" * 200})
+        first, second = await rows_of(client, url_of(pipeline), table=1)
+        assert first[1].startswith(f"in flight<b>: {'n' * 95}")
+        assert "n" * 97 not in first[1]
+        assert second[1] == "in flight"
+
     async def test_long_texts_and_many_reports_are_cut(self, client: httpx.AsyncClient) -> None:
         """A goal, an error or a report of any length makes no page of its own; what is left out is told."""
         pipeline = await Pipeline.create(client, goal="g" * 100_000)

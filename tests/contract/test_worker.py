@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -127,13 +128,15 @@ class TestPrompt:
         prompt = await pipeline.prompt(dispatched)
         assert "system" not in prompt
         reference = prompt["system_ref"]
+        address, _, ticket = reference.pop("uri").rpartition("&ticket=")
+        assert address == f"/v1/worker/prompt/system?task_id={dispatched['step_id']}&attempt=1"
+        assert re.fullmatch("[0-9a-f]{32}", ticket)
         assert reference == {
-            "uri": f"/v1/worker/prompt/system?task_id={dispatched['step_id']}&attempt=1",
             "sha256": hashlib.sha256(long.encode()).hexdigest(),
             "size_bytes": 25_601,
             "mode": "http",
         }
-        served = await pipeline.http.get(reference["uri"], headers=bearer(dispatched))
+        served = await pipeline.http.get(address, headers=bearer(dispatched))
         assert served.content == long.encode()
         assert served.headers["content-type"] == "text/plain; charset=utf-8"
         for query in ({"attempt": 2}, {"task_id": "ST-another"}):
