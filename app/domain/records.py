@@ -5,7 +5,7 @@ The invariant: these are the wire shapes; a field's order and presence here is i
 
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
@@ -177,14 +177,33 @@ class RunSummary(_Record):
     error: str | None = Field(description="What went wrong, when whoever finished it said so.")
     created_at: str = Field(description="When it was kicked.")
     updated_at: str = Field(description="When anything of it changed last.")
+    degradation_count: int = Field(default=0, description="How often workers reported a lesser way.")
+    error_truncated: bool | None = Field(
+        default=None, exclude_if=_is_absent, description="Whether `error` is cut; in lists alone."
+    )
 
 
 class RunRecord(RunSummary):
     """A run, whole: its dispatches, its degradations and its result."""
 
     step_entries: list[StepEntry] = Field(description="Every dispatch, in order.")
-    degradations: list[JsonValue] = Field(description="What workers reported as done in a lesser way.")
+    degradations: list[JsonValue] = Field(
+        description="What workers reported as done in a lesser way; of many, the first and the last."
+    )
     result_ref: JsonValue = Field(description="The result it was finished with; null until then.")
+
+
+class Excerpt(NamedTuple):
+    """The beginning of a text, for lists."""
+
+    text: str | None
+    is_cut: bool
+
+
+def excerpt(text: str | None) -> Excerpt:
+    """Cut a text as lists show it."""
+    most = limits.LISTED_CHARS.value
+    return Excerpt(text, is_cut=False) if text is None or len(text) <= most else Excerpt(text[:most], is_cut=True)
 
 
 class TaskSummary(_Record):
@@ -197,6 +216,9 @@ class TaskSummary(_Record):
     project_root: str | None = Field(description="The project it works on.")
     work_dir: str | None = Field(description="Where its workers work.")
     created_at: str = Field(description="When it was created.")
+    goal_truncated: bool | None = Field(
+        default=None, exclude_if=_is_absent, description="Whether `goal` is cut; in lists alone."
+    )
 
 
 class TaskRecord(TaskSummary):

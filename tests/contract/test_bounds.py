@@ -191,3 +191,80 @@ async def test_what_was_kept_under_older_bounds_is_read(pipeline: Pipeline) -> N
     step = await pipeline.dispatch("plan")
     out_id = await pipeline.emit(step, {"type": "progress", "stage": "s", "note": "n"})
     assert parsed(await pipeline.http.get(f"/v1/data/{out_id}"))["event"]["note"] == "n"
+
+
+class TestLists:
+    """Lists cut long texts."""
+
+    @pytest.mark.parametrize(
+        "text",
+        ["e" * 301, "\x00\x01" * 30_000, "é😀" * 9_000, "\x01" * 301],
+        ids=["plain", "control", "wide", "escapes"],
+    )
+    async def test_a_long_text_is_cut_in_lists_and_whole_in_the_record(
+        self, client: httpx.AsyncClient, text: str
+    ) -> None:
+        """A goal or an error of over 300 characters is cut there in every list, which says so; the record has it."""
+        pipeline = await Pipeline.create(client, goal=text)
+        finished = await pipeline.finish("failed", error=text)
+        assert finished["error"] == text
+        assert "error_truncated" not in finished
+        (task,) = parsed(await client.get("/v1/tasks"))["tasks"]
+        assert (task["goal"], task["goal_truncated"]) == (text[:300], True)
+        whole = parsed(await client.get(f"/v1/tasks/{pipeline.task_id}"))
+        assert whole["task"]["goal"] == text
+        assert "goal_truncated" not in whole["task"]
+        for (run,) in (whole["runs"], parsed(await client.get("/v1/runs"))["runs"]):
+            assert (run["error"], run["error_truncated"]) == (text[:300], True)
+        record = await pipeline.record()
+        assert record["error"] == text
+        assert "error_truncated" not in record
+
+    @pytest.mark.parametrize(
+        "text", [None, "", "e" * 300, "\x00" * 300, "😀" * 300], ids=["none", "empty", "plain", "escapes", "wide"]
+    )
+    async def test_a_short_text_is_whole_in_lists(self, client: httpx.AsyncClient, text: str | None) -> None:
+        """A text of up to 300 characters is as it was sent, and the list says that it is whole."""
+        pipeline = await Pipeline.create(client, goal=text)
+        await pipeline.finish("failed", error=text)
+        (task,) = parsed(await client.get("/v1/tasks"))["tasks"]
+        assert (task["goal"], task["goal_truncated"]) == (text, False)
+        (run,) = parsed(await client.get("/v1/runs"))["runs"]
+        assert (run["error"], run["error_truncated"]) == (text, False)
+
+    async def test_the_page_of_runs_is_fine_with_the_cut(self, client: httpx.AsyncClient) -> None:
+        """The list of runs shows the beginning of a long goal and a long error, and an ellipsis."""
+        pipeline = await Pipeline.create(client, goal="g" * 60_000)
+        await pipeline.finish("failed", error="e" * 60_000)
+        page = (await client.get("/ui")).text
+        assert "g" * 300 + "…" in page
+        assert "e" * 300 + "…" in page
+        assert len(page) < 10_000
+
+
+async def test_of_many_degradations_the_first_and_the_last_are_kept(pipeline: Pipeline) -> None:
+    """Beyond the limit every report is taken and counted; the record has the first, the last, and the count."""
+    step = await pipeline.dispatch("plan")
+    total = limits.DEGRADATIONS.value + 7
+    for at in range(total):
+        assert (await sent(pipeline, step, "degradation", {**REPORT, "note": str(at)})).status_code == 204
+    record = await pipeline.record()
+    assert record["degradation_count"] == total
+    half = limits.SHOWN_DEGRADATIONS.value // 2
+    notes = [int(report["note"]) for report in record["degradations"]]
+    assert notes == [*range(half), *range(total - half, total)]
+    (run,) = parsed(await pipeline.http.get("/v1/runs"))["runs"]
+    assert run["degradation_count"] == total
+    page = (await pipeline.http.get(f"/ui/tasks/{pipeline.task_id}/runs/{pipeline.run_id}")).text
+    assert f"The first 100; {total - 100} more in" in page
+
+
+async def test_few_degradations_are_all_in_the_record(pipeline: Pipeline) -> None:
+    """Up to what a record shows, each report is in it once, in the order it came."""
+    step = await pipeline.dispatch("plan")
+    for total in range(limits.SHOWN_DEGRADATIONS.value):
+        await sent(pipeline, step, "degradation", {**REPORT, "note": str(total)})
+        if total in {0, 98, 99, 100, 198, 199}:
+            record = await pipeline.record()
+            assert [int(report["note"]) for report in record["degradations"]] == list(range(total + 1))
+            assert record["degradation_count"] == total + 1

@@ -133,7 +133,7 @@ def _tables(url: DatabaseUrl) -> set[str]:
     return {name for name in names if not name.startswith("sqlite_")} - {"alembic_version"}
 
 
-NEWEST = "0002"
+NEWEST = "0003_degradations"
 
 
 class TestMigrations:
