@@ -7,7 +7,7 @@ command line.
 import asyncio
 import contextlib
 import functools
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlsplit
@@ -36,6 +36,7 @@ from app.api.worker import worker_router
 from app.api.worker_plane import WorkerPlane
 from app.config import Settings
 from app.domain.errors import StepplaneError
+from app.domain.limits import REQUEST_PER_OUTPUT
 from app.routes import body_model, take_no_parameters
 from app.services.access import Access
 from app.services.appender import Appender
@@ -75,9 +76,6 @@ from app.web.step_files import StepFiles
 from app.web.step_news import StepNews
 from app.web.step_pages import step_router
 from app.web.step_view import StepViews
-
-_REQUEST_PER_OUTPUT = 8
-"""How much larger than an output an orchestrator's body may be: a run's result holds many."""
 
 _DESCRIPTION = """
 What did that step put out? Pull it, while the run still goes on.
@@ -200,7 +198,7 @@ def _wire(app: _Application, settings: Settings, database: Database) -> None:
             sessions,
             base_url=base_url,
             max_output_bytes=settings.max_output_bytes,
-            max_request_bytes=settings.max_output_bytes * _REQUEST_PER_OUTPUT,
+            max_request_bytes=settings.max_output_bytes * REQUEST_PER_OUTPUT.value,
             own_hosts=frozenset({urlsplit(base_url).hostname or ""}) if settings.listens_on_loopback else None,
         ),
         functools.partial(_write_error, app.pages),

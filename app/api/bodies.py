@@ -16,6 +16,7 @@ from starlette.types import Receive, Scope
 
 from app.api.answers import header_values
 from app.domain.errors import InvalidJson, Malformed, TooLarge
+from app.domain.limits import YAML_BYTES, YAML_CHARS, YAML_NODES
 from app.domain.values import MAX_DEPTH, JsonValue, parse_json
 from app.routes import KnownRoute
 from app.services.threads import run_beside
@@ -24,9 +25,6 @@ LIMIT_KEY = "stepplane.limit_bytes"
 """Where the guard leaves how large this request's body may be."""
 
 _YAML_TYPES = frozenset({"application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml"})
-_MAX_YAML_BYTES = 512 * 1024
-_MAX_YAML_NODES = 1_000_000
-_MAX_YAML_CHARS = 16 * 1024 * 1024
 
 
 async def read_body(scope: Scope, receive: Receive) -> bytes:
@@ -101,8 +99,8 @@ class _JsonRequest(Request):
 class _YamlRequest(_JsonRequest):
     async def json(self) -> JsonValue:
         body = await self.body()
-        if len(body) > _MAX_YAML_BYTES:
-            raise InvalidJson(f"the YAML is {len(body)} bytes; over {_MAX_YAML_BYTES} bytes send JSON instead")
+        if len(body) > YAML_BYTES.value:
+            raise InvalidJson(f"the YAML is {len(body)} bytes; over {YAML_BYTES.value} bytes send JSON instead")
         return await asyncio.to_thread(parse_yaml, body)
 
 
@@ -156,14 +154,14 @@ def _check(document: JsonValue) -> None:
             _check_node(node)
             nodes += 1
             chars += _text_chars(node)
-            if chars > _MAX_YAML_CHARS:
-                raise InvalidJson(f"the YAML has over {_MAX_YAML_CHARS} characters once its aliases are followed")
+            if chars > YAML_CHARS.value:
+                raise InvalidJson(f"the YAML has over {YAML_CHARS.value} characters once its aliases are followed")
             if isinstance(node, dict):
                 children.extend(node.values())
             elif isinstance(node, list):
                 children.extend(node)
-            if nodes + len(children) > _MAX_YAML_NODES:
-                raise InvalidJson(f"the YAML has over {_MAX_YAML_NODES} values once its aliases are followed")
+            if nodes + len(children) > YAML_NODES.value:
+                raise InvalidJson(f"the YAML has over {YAML_NODES.value} values once its aliases are followed")
         if not children:
             return
         level = children

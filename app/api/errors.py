@@ -27,7 +27,7 @@ from app.domain.errors import (
     Unprocessable,
 )
 from app.domain.errors import InvalidParameter as _InvalidParameter
-from app.domain.faults import known_fields, unknown_field
+from app.domain.faults import known_fields, must_be, unknown_field
 from app.domain.rendering import compact_json
 
 STATUSES: dict[type[Exception], int] = {
@@ -175,7 +175,7 @@ def documented(*kinds: type[StepplaneError]) -> dict[int | str, dict[str, Any]]:
     The schema is referred to, not given: the framework would build a validator of it for every status of every route.
     """
     by_status: dict[int, list[str]] = defaultdict(list)
-    every: tuple[type[StepplaneError], ...] = (*kinds, UnknownParameter, InternalError, Unavailable)
+    every: tuple[type[StepplaneError], ...] = (*kinds, UnknownParameter, _InvalidParameter, InternalError, Unavailable)
     for kind in every:
         by_status[status_of(kind)].append(f"`{kind.code}`: {(kind.__doc__ or '').splitlines()[0]}")
     return {
@@ -209,7 +209,12 @@ def _message(details: Any, body: type[BaseModel] | None) -> str:
     *outer, name = details["loc"]
     if details["type"] == "extra_forbidden" and body is not None:
         return unknown_field(str(name), known_fields(body, outer[1:]))
-    return _MESSAGES.get(details["type"], str(details["msg"]))
+    told = _MESSAGES.get(details["type"])
+    if told is not None:
+        return told.format(**details.get("ctx", {}))
+    expected = _EXPECTED.get(details["type"])
+    is_json = outer[:1] == ["body"]  # else it came as text, and its type tells nothing
+    return must_be(expected, details["input"]) if expected is not None and is_json else str(details["msg"])
 
 
 _SHOWN_CHARS = 100
@@ -221,4 +226,7 @@ _MESSAGES = {
     "model_attributes_type": "must be a JSON object",
     "dict_type": "must be a JSON object",
     "string_unicode": "must be valid Unicode, without lone surrogates",
+    "greater_than_equal": "must be at least {ge}",
+    "less_than_equal": "must be at most {le}",
 }
+_EXPECTED = {"int_type": "an integer", "bool_type": "true or false", "string_type": "a string", "list_type": "an array"}

@@ -25,6 +25,7 @@ from app.domain.errors import (
     Unauthenticated,
 )
 from app.domain.ids import check_id
+from app.domain.limits import CURSOR_CHARS
 from app.domain.records import RunSummary, TaskRecord, TaskSummary
 from app.domain.requests import CreatedTask, NewTask
 from app.services.catalog import DEFAULT_LIMIT, MAX_LIMIT, Catalog
@@ -36,7 +37,10 @@ VALUE_ERRORS = (*BODY_ERRORS, IndentedTooLarge)
 """Where the body holds a value that is kept as an output."""
 
 Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="How many at most.")]
-Cursor = Annotated[str | None, Query(description="Where to go on: the `next_cursor` of the page before.")]
+Cursor = Annotated[
+    str | None,
+    Query(max_length=CURSOR_CHARS.value, description="The `next_cursor` of the page before."),
+]
 
 
 class TaskListBody(BaseModel):

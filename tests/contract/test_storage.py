@@ -134,7 +134,7 @@ def _tables(url: DatabaseUrl) -> set[str]:
     return {name for name in names if not name.startswith("sqlite_")} - {"alembic_version"}
 
 
-NEWEST = "0003"
+NEWEST = "0004"
 
 
 class TestMigrations:
