@@ -10,6 +10,8 @@ from platformdirs import user_data_path
 from pydantic import AnyHttpUrl, Field, SecretStr, TypeAdapter, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from app.domain.limits import POINTERS
+
 LOOPBACK_HOSTS = frozenset({"127.0.0.1", "localhost", "::1"})
 
 _OWN_ROOTS = frozenset({"v1", "ui", "metrics", "openapi.json", "favicon.ico"})
@@ -50,6 +52,12 @@ class Settings(BaseSettings):
     )
     max_output_bytes: int = Field(
         default=2 * 1024 * 1024, ge=1024, le=1024**3, description="Largest body that a worker may submit, in bytes."
+    )
+    max_pointers: int = Field(
+        default=POINTERS.value,
+        ge=1,
+        le=100_000,
+        description="How many earlier outputs a prompt points at: those submitted last; the others are counted.",
     )
     projection_roots: list[Path] | None = Field(
         default=None,

@@ -177,7 +177,7 @@ def _wire(app: _Application, settings: Settings, database: Database) -> None:
     app.include_router(outlines_router(outlines))
     app.include_router(tasks_router(engine, catalog, urlsplit(base_url).path))
     app.include_router(runs_router(engine, catalog))
-    prompts = Prompts(database, query, Recent(database.version), base_url)
+    prompts = Prompts(database, query, Recent(database.version), max_pointers=settings.max_pointers, base_url=base_url)
     app.include_router(worker_router(prompts, submissions, data))
     app.include_router(data_router(data))
     app.include_router(health_router(Status(database, clock=now), __version__))
