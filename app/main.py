@@ -38,6 +38,7 @@ from app.config import Settings
 from app.domain.errors import StepplaneError
 from app.services.access import Access
 from app.services.appender import Appender
+from app.services.attempts import Attempts
 from app.services.catalog import Catalog
 from app.services.comparisons import Comparisons
 from app.services.data import Data
@@ -176,7 +177,8 @@ def _wire(app: _Application, settings: Settings, database: Database) -> None:
     app.include_router(data_router(data))
     app.include_router(health_router(Status(database, clock=now), __version__))
     access, sessions = Access(database, token, clock=now), Sessions(token, clock=now)
-    _wire_pages(app, access, sessions, is_https=base_url.startswith("https://"))
+    attempts = Attempts(max_delay_seconds=settings.login_delay_seconds)
+    _wire_pages(app, access, attempts, sessions, is_https=base_url.startswith("https://"))
     overviews = Overviews(database)
     app.include_router(runs_pages_router(app.pages, overviews, query, clock=now))
     app.include_router(guessed_router(overviews))
@@ -189,6 +191,7 @@ def _wire(app: _Application, settings: Settings, database: Database) -> None:
         Guard(
             DebugPlane(hot, query, Recent(database.version)),
             access,
+            attempts,
             sessions,
             base_url=base_url,
             max_output_bytes=settings.max_output_bytes,
@@ -199,12 +202,12 @@ def _wire(app: _Application, settings: Settings, database: Database) -> None:
     )
 
 
-def _wire_pages(app: _Application, access: Access, sessions: Sessions, *, is_https: bool) -> None:
+def _wire_pages(app: _Application, access: Access, attempts: Attempts, sessions: Sessions, *, is_https: bool) -> None:
     """Put the pages of the web UI over the services."""
     statics = Statics()
     app.pages = Pages(statics, version=__version__, has_login=sessions.are_needed)
     app.include_router(statics_router(statics))
-    app.include_router(logins_router(app.pages, access, sessions, is_https=is_https))
+    app.include_router(logins_router(app.pages, access, attempts, sessions, is_https=is_https))
 
 
 @contextlib.asynccontextmanager

@@ -21,6 +21,7 @@ from app.domain.errors import (
     ProjectionFault,
     StepplaneError,
     TooLarge,
+    TooManyAttempts,
     Unauthenticated,
     Unavailable,
     Unprocessable,
@@ -37,6 +38,7 @@ STATUSES: dict[type[Exception], int] = {
     Gone: 410,
     TooLarge: 413,
     Unprocessable: 422,
+    TooManyAttempts: 429,
     Unavailable: 503,
     ProjectionFault: 500,
     StepplaneError: 500,
@@ -140,6 +142,8 @@ def error_answer(error: StepplaneError, request_id: str) -> Answer:
         headers.append((b"www-authenticate", b"Bearer"))
     if isinstance(error, MethodNotAllowed):
         headers.append((b"allow", error.allowed.encode()))
+    if isinstance(error, TooManyAttempts):
+        headers.append((b"retry-after", str(error.retry_after_seconds).encode()))
     if isinstance(error, Unavailable):
         headers.append((b"retry-after", str(RETRY_AFTER_SECONDS).encode()))
     return Answer(status_of(type(error)), headers, compact_json(body))

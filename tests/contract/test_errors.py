@@ -94,11 +94,21 @@ class TestShape:
     @one_database
     async def test_access(self, database_url: str) -> None:
         """A missing, malformed or unknown bearer is 401 and says what is needed; a known one elsewhere 403."""
-        async with serving(Settings(database_url=database_url, operator_token=SecretStr("right"))) as http:
-            http.headers["Authorization"] = "Bearer right"
+        async with serving(
+            Settings(database_url=database_url, operator_token=SecretStr("the-right-operator-token"))
+        ) as http:
+            http.headers["Authorization"] = "Bearer the-right-operator-token"
             dispatched = await (await Pipeline.create(http)).dispatch("s")
             del http.headers["Authorization"]
-            for given in (None, "Bearer wrong", "Bearer", "Basic cmlnaHQ=", "Bearer right, Bearer right", "right", ""):
+            for given in (
+                None,
+                "Bearer wrong",
+                "Bearer",
+                "Basic cmlnaHQ=",
+                "Bearer the-right-operator-token, Bearer the-right-operator-token",
+                "right",
+                "",
+            ):
                 headers = {} if given is None else {"Authorization": given}
                 for path in ("/v1/tasks", "/v1/nothing", "/v1/tasks/T-0/runs/latest/steps", "/v1/worker/prompt"):
                     answer = await http.get(path, headers=headers)

@@ -44,6 +44,7 @@ EXAMPLES: list[StepplaneError] = [
     errors.InvalidPlacement("invalid_root", "the root is wrong"),
     errors.NameTaken(LONG, "planner"),
     errors.Unavailable(),
+    errors.TooManyAttempts(10),
 ]
 
 
