@@ -26,6 +26,7 @@ from app.api.data import data_router
 from app.api.document import complete_document
 from app.api.errors import MethodNotAllowed, domain_error, error_answer, status_of
 from app.api.health import health_router
+from app.api.methods import HeadAsGet
 from app.api.middleware import REQUEST_ID_KEY, Envelope, Guard
 from app.api.outlines import outlines_router
 from app.api.plane_docs import debug_plane_router
@@ -186,7 +187,7 @@ def _wire(app: _Application, settings: Settings, database: Database) -> None:
     app.include_router(step_router(app.pages, views, StepFiles(query, outlines), StepNews(query, catalog)))
     app.include_router(compare_router(app.pages, CompareViews(query, catalog, Comparisons(query))))
     # The envelope holds the guard, and the guard all that answers: what is asked most before the framework.
-    hot = WorkerPlane(app.outer, prompts, submissions)
+    hot = WorkerPlane(HeadAsGet(app.outer), prompts, submissions)
     app.outer = Envelope(
         Guard(
             DebugPlane(hot, query, Recent(database.version)),
@@ -243,7 +244,7 @@ def _write_error(pages: Pages, scope: Scope, error: StepplaneError, request_id: 
 
 
 def _takes(request: Request, method: str) -> bool:
-    scope = {**request.scope, "method": method}
+    scope = {**request.scope, "method": "GET" if method == "HEAD" else method}
     return any(route.matches(scope)[0] is Match.FULL for route in request.app.router.routes)
 
 

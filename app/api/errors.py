@@ -91,6 +91,31 @@ class UrlTooLong(StepplaneError):
         super().__init__(f"a URL takes at most {limit_bytes} bytes, its head included", {"limit_bytes": limit_bytes})
 
 
+class UnsupportedEncoding(StepplaneError):
+    """The body is compressed or coded otherwise; nothing of it is kept."""
+
+    code = "unsupported_encoding"
+
+    def __init__(self, coding: str) -> None:
+        super().__init__(
+            f"bodies are taken as they are, and this one has the Content-Encoding {coding[:40]!r}: send it without",
+            {"taken": ["identity"]},
+        )
+
+
+class UnsupportedMediaType(StepplaneError):
+    """The body is a form, and a form's frame is no output; nothing of it is kept."""
+
+    code = "unsupported_media_type"
+
+    def __init__(self, media_type: str) -> None:
+        super().__init__(
+            f"the body is a form ({media_type}), and would be kept with its frame: send the bytes alone, "
+            "as curl --data-binary @x does, and text that only looks like a form with -H 'Content-Type: text/plain'",
+            {"taken": ["any other type, the body being the bytes themselves"]},
+        )
+
+
 class RequestTimeout(StepplaneError):
     """The client took too long to send its head, or the next bytes of its body; the connection is closed."""
 
@@ -124,7 +149,14 @@ class InternalError(StepplaneError):
         super().__init__("the server made a mistake; its log tells more under this request id")
 
 
-STATUSES |= {MethodNotAllowed: 405, RequestTimeout: 408, UrlTooLong: 414, HeadTooLarge: 431}
+STATUSES |= {
+    MethodNotAllowed: 405,
+    RequestTimeout: 408,
+    UrlTooLong: 414,
+    UnsupportedEncoding: 415,
+    UnsupportedMediaType: 415,
+    HeadTooLarge: 431,
+}
 
 
 def status_of(kind: type[StepplaneError]) -> int:
