@@ -26,6 +26,7 @@ from app.api.data import data_router
 from app.api.document import complete_document
 from app.api.errors import MethodNotAllowed, domain_error, error_answer, status_of
 from app.api.health import health_router
+from app.api.methods import HeadAsGet
 from app.api.middleware import REQUEST_ID_KEY, Envelope, Guard
 from app.api.outlines import outlines_router
 from app.api.plane_docs import debug_plane_router
@@ -40,6 +41,7 @@ from app.domain.limits import REQUEST_PER_OUTPUT
 from app.routes import body_model, take_no_parameters
 from app.services.access import Access
 from app.services.appender import Appender
+from app.services.attempts import Attempts
 from app.services.catalog import Catalog
 from app.services.comparisons import Comparisons
 from app.services.data import Data
@@ -182,7 +184,8 @@ def _wire(app: _Application, settings: Settings, database: Database) -> None:
     app.include_router(data_router(data))
     app.include_router(health_router(Status(database, clock=now), __version__))
     access, sessions = Access(database, token, clock=now), Sessions(token, clock=now)
-    _wire_pages(app, access, sessions, is_https=base_url.startswith("https://"))
+    attempts = Attempts(max_delay_seconds=settings.login_delay_seconds)
+    _wire_pages(app, access, attempts, sessions, is_https=base_url.startswith("https://"))
     overviews = Overviews(database)
     app.include_router(runs_pages_router(app.pages, overviews, query, clock=now))
     app.include_router(guessed_router(overviews))
@@ -190,11 +193,12 @@ def _wire(app: _Application, settings: Settings, database: Database) -> None:
     app.include_router(step_router(app.pages, views, StepFiles(query, outlines), StepNews(query, catalog)))
     app.include_router(compare_router(app.pages, CompareViews(query, catalog, Comparisons(query))))
     # The envelope holds the guard, and the guard all that answers: what is asked most before the framework.
-    hot = WorkerPlane(app.outer, prompts, submissions)
+    hot = WorkerPlane(HeadAsGet(app.outer), prompts, submissions)
     app.outer = Envelope(
         Guard(
             DebugPlane(hot, query, Recent(database.version)),
             access,
+            attempts,
             sessions,
             base_url=base_url,
             max_output_bytes=settings.max_output_bytes,
@@ -207,12 +211,12 @@ def _wire(app: _Application, settings: Settings, database: Database) -> None:
         app.outer = BasePath(app.outer, urlsplit(base_url).path)
 
 
-def _wire_pages(app: _Application, access: Access, sessions: Sessions, *, is_https: bool) -> None:
+def _wire_pages(app: _Application, access: Access, attempts: Attempts, sessions: Sessions, *, is_https: bool) -> None:
     """Put the pages of the web UI over the services."""
     statics = Statics()
     app.pages = Pages(statics, version=__version__, has_login=sessions.are_needed)
     app.include_router(statics_router(statics))
-    app.include_router(logins_router(app.pages, access, sessions, is_https=is_https))
+    app.include_router(logins_router(app.pages, access, attempts, sessions, is_https=is_https))
 
 
 @contextlib.asynccontextmanager
@@ -257,7 +261,7 @@ def _write_error(pages: Pages, scope: Scope, error: StepplaneError, request_id: 
 
 
 def _takes(request: Request, method: str) -> bool:
-    scope = {**request.scope, "method": method}
+    scope = {**request.scope, "method": "GET" if method == "HEAD" else method}
     return any(route.matches(scope)[0] is Match.FULL for route in request.app.router.routes)
 
 

@@ -15,6 +15,7 @@ from starlette.datastructures import Headers
 from starlette.types import Receive, Scope
 
 from app.api.answers import header_values
+from app.api.errors import UnsupportedEncoding
 from app.domain.errors import InvalidJson, Malformed, TooLarge
 from app.domain.limits import YAML_BYTES, YAML_CHARS, YAML_NODES
 from app.domain.values import MAX_DEPTH, JsonValue, parse_json
@@ -31,9 +32,13 @@ async def read_body(scope: Scope, receive: Receive) -> bytes:
     """Read a body whole.
 
     Raises:
+        UnsupportedEncoding: it is coded, and would be read as what it is not.
         TooLarge: it is over the limit; told by its declared length where there is one, else as soon as it shows.
     """
     limit_bytes: int = scope[LIMIT_KEY]
+    for coding in header_values(scope, b"content-encoding"):
+        if coding.strip().lower() not in {b"", b"identity"}:
+            raise UnsupportedEncoding(coding.decode("latin-1"))
     declared = b"".join(header_values(scope, b"content-length")[:1])
     if declared.isdigit() and int(declared) > limit_bytes:
         raise TooLarge(limit_bytes, int(declared))

@@ -21,6 +21,7 @@ from app.domain.errors import (
     ProjectionFault,
     StepplaneError,
     TooLarge,
+    TooManyAttempts,
     Unauthenticated,
     Unavailable,
     UnknownParameter,
@@ -39,6 +40,7 @@ STATUSES: dict[type[Exception], int] = {
     Gone: 410,
     TooLarge: 413,
     Unprocessable: 422,
+    TooManyAttempts: 429,
     Unavailable: 503,
     ProjectionFault: 500,
     StepplaneError: 500,
@@ -91,6 +93,31 @@ class UrlTooLong(StepplaneError):
         super().__init__(f"a URL takes at most {limit_bytes} bytes, its head included", {"limit_bytes": limit_bytes})
 
 
+class UnsupportedEncoding(StepplaneError):
+    """The body is compressed or coded otherwise; nothing of it is kept."""
+
+    code = "unsupported_encoding"
+
+    def __init__(self, coding: str) -> None:
+        super().__init__(
+            f"bodies are taken as they are, and this one has the Content-Encoding {coding[:40]!r}: send it without",
+            {"taken": ["identity"]},
+        )
+
+
+class UnsupportedMediaType(StepplaneError):
+    """The body is a form, and a form's frame is no output; nothing of it is kept."""
+
+    code = "unsupported_media_type"
+
+    def __init__(self, media_type: str) -> None:
+        super().__init__(
+            f"the body is a form ({media_type}), and would be kept with its frame: send the bytes alone, "
+            "as curl --data-binary @x does, and text that only looks like a form with -H 'Content-Type: text/plain'",
+            {"taken": ["any other type, the body being the bytes themselves"]},
+        )
+
+
 class RequestTimeout(StepplaneError):
     """The client took too long to send its head, or the next bytes of its body; the connection is closed."""
 
@@ -124,7 +151,14 @@ class InternalError(StepplaneError):
         super().__init__("the server made a mistake; its log tells more under this request id")
 
 
-STATUSES |= {MethodNotAllowed: 405, RequestTimeout: 408, UrlTooLong: 414, HeadTooLarge: 431}
+STATUSES |= {
+    MethodNotAllowed: 405,
+    RequestTimeout: 408,
+    UrlTooLong: 414,
+    UnsupportedEncoding: 415,
+    UnsupportedMediaType: 415,
+    HeadTooLarge: 431,
+}
 
 
 def status_of(kind: type[StepplaneError]) -> int:
@@ -142,6 +176,8 @@ def error_answer(error: StepplaneError, request_id: str) -> Answer:
         headers.append((b"www-authenticate", b"Bearer"))
     if isinstance(error, MethodNotAllowed):
         headers.append((b"allow", error.allowed.encode()))
+    if isinstance(error, TooManyAttempts):
+        headers.append((b"retry-after", str(error.retry_after_seconds).encode()))
     if isinstance(error, Unavailable):
         headers.append((b"retry-after", str(RETRY_AFTER_SECONDS).encode()))
     return Answer(status_of(type(error)), headers, compact_json(body))

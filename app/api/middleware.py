@@ -24,6 +24,7 @@ from app.domain.errors import Forbidden, StepplaneError, Unauthenticated
 from app.domain.grants import Grant
 from app.observability import HOT_METRICS
 from app.services.access import Access
+from app.services.attempts import Attempts, address_of
 from app.services.scopes import OPERATOR, scope_of
 from app.services.sessions import Sessions
 
@@ -115,6 +116,7 @@ class Guard:
     Args:
         app: what it guards.
         access: recognises bearers.
+        attempts: delays the answers to wrong ones.
         sessions: recognises browsers that have logged in.
         base_url: the public URL of the server; empty for none.
         max_output_bytes: how large a worker's body may be.
@@ -127,6 +129,7 @@ class Guard:
         self,
         app: ASGIApp,
         access: Access,
+        attempts: Attempts,
         sessions: Sessions,
         *,
         base_url: str,
@@ -136,6 +139,7 @@ class Guard:
     ) -> None:
         self._app = app
         self._access = access
+        self._attempts = attempts
         self._sessions = sessions
         self._base_url = base_url
         self._own_hosts = own_hosts
@@ -170,18 +174,22 @@ class Guard:
         elif self._access.is_operator(bearer):
             scope[SCOPE_KEY] = OPERATOR
         else:
-            scope[SCOPE_KEY] = scope_of(await self._access.worker(bearer))
+            scope[SCOPE_KEY] = scope_of(await self._worker(scope, bearer))
             if not may_read_by_handle(scope["method"], path):
                 raise Forbidden("a worker handle reads the outputs of its own run, and nothing else")
 
     async def _worker(self, scope: Scope, bearer: str | None) -> Grant:
         """Return what the bearer of a request stands for, or the ticket that it shows in a bearer's place."""
-        if bearer is not None:
-            return await self._access.worker(bearer)
-        ticket = find_ticket(scope)
-        if ticket is None:
-            raise Unauthenticated("this route needs the worker handle as a bearer: Authorization: Bearer wh-…")
-        return await self._access.ticket_holder(*ticket)
+        try:
+            if bearer is not None:
+                return await self._access.worker(bearer)
+            ticket = find_ticket(scope)
+            if ticket is not None:
+                return await self._access.ticket_holder(*ticket)
+        except Unauthenticated:
+            await self._attempts.fail(address_of(scope))
+            raise
+        raise Unauthenticated("this route needs the worker handle as a bearer: Authorization: Bearer wh-…")
 
 
 OPEN_PATH = "/v1/healthz"

@@ -7,7 +7,8 @@ from starlette.responses import Response
 
 from app.api.answers import Answer, AnswerResponse
 from app.api.bodies import BodyRoute, read_body
-from app.api.errors import documented
+from app.api.errors import UnsupportedEncoding, UnsupportedMediaType, documented
+from app.api.forms import refuse_form
 from app.api.json_answers import no_content
 from app.api.tasks import BODY_ERRORS, VALUE_ERRORS
 from app.api.worker_plane import GRANT_KEY, Said, answer_prompt, answer_submit, find_traceparent
@@ -103,6 +104,8 @@ def worker_router(prompts: Prompts, submissions: Submissions, data: Data) -> API
             FileSubmitRefused,
             RunFinished,
             TooLarge,
+            UnsupportedEncoding,
+            UnsupportedMediaType,
             IndentedTooLarge,
             InvalidText,
             NotJson,
@@ -143,15 +146,17 @@ def worker_router(prompts: Prompts, submissions: Submissions, data: Data) -> API
             TooLarge,
             InvalidName,
             InvalidText,
+            UnsupportedEncoding,
+            UnsupportedMediaType,
         ),
     )
     async def stage_artifact(
         request: Request, grant: GrantDep, name: Annotated[str, Query(description="The name of the part.")]
     ) -> Any:
         """Stage a named part of the OUTPUT; the newest of a name wins."""
-        await submissions.stage(
-            grant, name, await read_body(request.scope, request.receive), traceparent=find_traceparent(request.scope)
-        )
+        body = await read_body(request.scope, request.receive)
+        refuse_form(request.scope, body)
+        await submissions.stage(grant, name, body, traceparent=find_traceparent(request.scope))
         return no_content()
 
     said = documented(*_BEARER_ERRORS, *BODY_ERRORS, RunFinished)

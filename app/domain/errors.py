@@ -9,6 +9,7 @@ nearest ancestor in this tree to a status; clients match on the code, people rea
     │   ├── FileSubmitRefused
     ├── Unauthenticated      no bearer, or none that is known      (401)
     ├── Forbidden            a bearer, but not for this            (403)
+    ├── TooManyAttempts      too many wrong bearers                (429)
     ├── NotFound             nothing has that name                 (404)
     │   ├── TaskNotFound  RunNotFound  StepNotFound  StepNotSubmitted  PathNotFound  FileNotMaterialized
     │   ├── AttemptNotFound  OccurrenceNotFound  OutputNotFound  DispatchNotFound  ProjectionNotFound
@@ -125,6 +126,19 @@ class Forbidden(StepplaneError):
     """The bearer is known, and may not do this."""
 
     code = "forbidden"
+
+
+class TooManyAttempts(StepplaneError):
+    """A wrong bearer, while the answers to many others are being delayed already; a right one is always let in."""
+
+    code = "too_many_attempts"
+
+    def __init__(self, retry_after_seconds: int) -> None:
+        super().__init__(
+            f"too many wrong bearers are shown at the same time: try again in {retry_after_seconds} s",
+            {"retry_after_seconds": retry_after_seconds},
+        )
+        self.retry_after_seconds = retry_after_seconds
 
 
 # --- 404 -----------------------------------------------------------------------------------------

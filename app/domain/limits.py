@@ -54,6 +54,19 @@ KEEP_ALIVE_SECONDS = Limit(
     "The silence of a connection between two requests", 75, "seconds", "closed", "STEPPLANE_KEEP_ALIVE_SECONDS"
 )
 
+# --- wrong bearers -------------------------------------------------------------------------------
+
+TOKEN_CHARS = Limit("An operator token, at least", 16, "characters", "the server does not start")
+LOGIN_FAILURES = Limit("Wrong bearers of an address that are answered at once", 5, "bearers", "their answers wait")
+LOGIN_DELAY_SECONDS = Limit(
+    "The waiting of the answer to a wrong bearer", 10, "seconds", "it waits no longer", "STEPPLANE_LOGIN_DELAY_SECONDS"
+)
+LOGINS_WAITING = Limit(
+    "Answers to wrong bearers that wait at the same time", 100, "answers", "429 `too_many_attempts` with `Retry-After`"
+)
+LOGIN_ADDRESSES = Limit("Addresses whose wrong bearers are counted", 10_000, "addresses", "the oldest is forgotten")
+LOGIN_MEMORY_SECONDS = Limit("The memory of an address's wrong bearers", 600, "seconds", "forgotten")
+
 # --- bodies and values ---------------------------------------------------------------------------
 
 OUTPUT_BYTES = Limit(

@@ -23,6 +23,10 @@ MAX_DEPTH = 500
 """How deep arrays and objects may nest. Interpreters differ in what they survive; this they all do."""
 
 
+BYTE_ORDER_MARK = "\ufeff"
+"""What some editors and shells put ahead of UTF-8; no part of the JSON behind it (RFC 8259 §8.1)."""
+
+
 class Found(NamedTuple):
     """A value that is there, so that a present ``null`` differs from nothing at all (``None``)."""
 
@@ -40,6 +44,7 @@ def parse_json(text: str | bytes) -> JsonValue:
     """
     try:
         decoded = text if isinstance(text, str) else text.decode("utf-8")
+        decoded = decoded.removeprefix(BYTE_ORDER_MARK)
         hooks: dict[str, Any] = {}
         # The hooks cost a call per number, so only where one may matter.
         if _THREE_DIGITS.search(decoded) and _UNUSUAL_NUMBER.search(decoded):

@@ -53,6 +53,7 @@ EXAMPLES: list[StepplaneError] = [
     errors.PartNameTaken("plan.md", "plan.md"),
     errors.PartNameTaken("NUL", None),
     errors.Unavailable(),
+    errors.TooManyAttempts(10),
 ]
 
 
