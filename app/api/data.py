@@ -21,6 +21,7 @@ from app.domain.errors import (
     InvalidParameter,
     OutputNotFound,
     RunFinished,
+    TooManyParts,
     UnknownParent,
 )
 from app.domain.records import OutputRecord
@@ -49,6 +50,7 @@ def data_router(data: Data) -> APIRouter:
         InvalidParameter,
         RunFinished,
         UnknownParent,
+        TooManyParts,
     )
 
     @router.post("/emit", response_model=EmittedBody, responses=documented(*emit_errors))

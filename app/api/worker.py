@@ -19,10 +19,13 @@ from app.domain.errors import (
     InvalidName,
     InvalidParameter,
     InvalidText,
+    NestedTooDeep,
     NotFound,
     NotJson,
     RunFinished,
     TooLarge,
+    TooManyParts,
+    TooManyValues,
     Unauthenticated,
     VerdictConflict,
 )
@@ -102,6 +105,8 @@ def worker_router(prompts: Prompts, submissions: Submissions, data: Data) -> API
             IndentedTooLarge,
             InvalidText,
             NotJson,
+            NestedTooDeep,
+            TooManyValues,
         ),
     )
     async def submit(
@@ -131,7 +136,14 @@ def worker_router(prompts: Prompts, submissions: Submissions, data: Data) -> API
         response_model=None,
         openapi_extra=_RAW_BODY,
         responses=documented(
-            *_BEARER_ERRORS, InvalidParameter, FileSubmitRefused, RunFinished, TooLarge, InvalidName, InvalidText
+            *_BEARER_ERRORS,
+            InvalidParameter,
+            FileSubmitRefused,
+            RunFinished,
+            TooLarge,
+            InvalidName,
+            InvalidText,
+            TooManyParts,
         ),
     )
     async def stage_artifact(

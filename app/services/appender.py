@@ -8,10 +8,11 @@ from datetime import datetime
 from typing import NamedTuple
 
 from app.domain.answers import Answer, Origin, RenderedOutput, answer_with, render_output
-from app.domain.errors import Forbidden, RunFinished, UnknownParent
+from app.domain.errors import Forbidden, RunFinished, TooManyParts, UnknownParent
 from app.domain.events import CutEvent, cut_event, kind_of_event
 from app.domain.grants import Grant
 from app.domain.ids import new_output_id
+from app.domain.limits import PARTS
 from app.domain.records import Artifact, Final, OutputEvent, Source, StepStatus, wire_time
 from app.domain.rendering import compact_json
 from app.observability import OUTPUT_BYTES, OUTPUTS
@@ -54,6 +55,7 @@ class Appender:
         Raises:
             RunFinished: the run has ended.
             UnknownParent: a parent ref names no output.
+            TooManyParts: the step has as many parts as are taken, under other names.
         """
         cut = cut_event(emission.event)
         kind = kind_of_event(emission.event.type)
@@ -65,6 +67,8 @@ class Appender:
             unknown = stores.outputs.find_unknown(emission.parent_refs)
             if unknown is not None:
                 raise UnknownParent(f"parent_refs names {unknown[:100]!r}, which no output is")
+            if isinstance(emission.event, Artifact):
+                _require_room(stores, grant, emission.event.name)
             counts = stores.dispatches.count(grant.run_id, grant.name, grant.occurrence)
             body_id = stores.outputs.add_body(grant.run_id, rendered.body)
             answer = _answer(output, rendered, body_id)
@@ -121,6 +125,12 @@ def require_alive(stores: WriteStores, grant: Grant) -> None:
     run = stores.runs.lock(grant.run_id)
     if run.status.is_terminal:
         raise RunFinished(run.id, run.status)
+
+
+def _require_room(stores: WriteStores, grant: Grant, name: str) -> None:
+    """Hold a step to the parts that it may have; a new one of a name takes the place of that name's last."""
+    if stores.projections(grant.task_id, grant.run_id).count_parts(grant.name, besides=name) >= PARTS.value:
+        raise TooManyParts(grant.name, PARTS.value)
 
 
 def _new_output(grant: Grant, emission: Emission, cut: CutEvent, at: str) -> NewOutput:

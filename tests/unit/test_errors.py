@@ -16,6 +16,7 @@ KINDS = sorted(
 )
 SHARED = {
     "run_finished": {"RunAlreadyFinished", "RunFinished"},  # the same fact, met by a finish and by a worker
+    "nested_too_deep": {"IndentedTooLarge", "NestedTooDeep"},  # what is sent, and what its rendering would take
     "invalid_blueprint": {"InvalidBlueprint", "InvalidPlacement"},  # a placement is a part of the document
 }
 LONG = "x\n\x1b" * 1000
@@ -45,6 +46,9 @@ EXAMPLES: list[StepplaneError] = [
     errors.NameTaken(LONG, "planner"),
     errors.UnknownParameter(LONG, ["path", "format"]),
     errors.UnknownParameter("x", []),
+    errors.NestedTooDeep(200),
+    errors.TooManyValues(10),
+    errors.TooManyParts(LONG, 10),
     errors.Unavailable(),
 ]
 
