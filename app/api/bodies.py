@@ -16,9 +16,9 @@ from starlette.types import Receive, Scope
 
 from app.api.answers import header_values
 from app.api.errors import UnsupportedEncoding
-from app.domain.errors import InvalidJson, Malformed, TooLarge
+from app.domain.errors import InvalidJson, Malformed, NestedTooDeep, TooLarge
 from app.domain.limits import YAML_BYTES, YAML_CHARS, YAML_NODES
-from app.domain.values import MAX_DEPTH, JsonValue, parse_json
+from app.domain.values import MAX_DEPTH_TAKEN, JsonValue, parse_json
 from app.routes import KnownRoute
 from app.services.threads import run_beside
 
@@ -98,7 +98,7 @@ class _JsonRequest(Request):
 
     async def json(self) -> JsonValue:
         body = await self.body()
-        return await run_beside(len(body), parse_json, body)
+        return await run_beside(len(body), parse_json, body, MAX_DEPTH_TAKEN)
 
 
 class _YamlRequest(_JsonRequest):
@@ -114,13 +114,14 @@ def parse_yaml(body: bytes) -> JsonValue:
 
     Raises:
         InvalidJson: it is no YAML, holds something that JSON has not, or aliases blow it up.
+        NestedTooDeep: it nests deeper than is taken.
     """
     try:
         document = yaml.load(body, Loader=_JsonLoader)  # noqa: S506 - a SafeLoader with less in it
     except yaml.YAMLError as error:
         raise InvalidJson(f"this is not YAML: {' '.join(str(error).split())}") from error
     except RecursionError as error:
-        raise InvalidJson(f"the YAML nests deeper than {MAX_DEPTH} levels") from error
+        raise NestedTooDeep(MAX_DEPTH_TAKEN) from error
     except (ValueError, LookupError, AttributeError) as error:  # what the parser's own constructors let escape
         raise InvalidJson("this is not YAML: a value is not what its tag says it is") from error
     _check(document)
@@ -153,7 +154,7 @@ _JsonLoader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"^(?:tru
 def _check(document: JsonValue) -> None:
     """Walk what an alias may have made a huge or endless tree, and stop early."""
     level, nodes, chars = [document], 0, 0
-    for _ in range(MAX_DEPTH + 1):
+    for _ in range(MAX_DEPTH_TAKEN + 1):
         children: list[JsonValue] = []
         for node in level:
             _check_node(node)
@@ -167,10 +168,10 @@ def _check(document: JsonValue) -> None:
                 children.extend(node)
             if nodes + len(children) > YAML_NODES.value:
                 raise InvalidJson(f"the YAML has over {YAML_NODES.value} values once its aliases are followed")
-        if not children:
+        if not any(isinstance(node, dict | list) for node in level):
             return
         level = children
-    raise InvalidJson(f"the YAML nests deeper than {MAX_DEPTH} levels")
+    raise NestedTooDeep(MAX_DEPTH_TAKEN)
 
 
 def _text_chars(node: JsonValue) -> int:

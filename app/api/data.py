@@ -22,6 +22,7 @@ from app.domain.errors import (
     OutputNotFound,
     PartNameTaken,
     RunFinished,
+    TooManyParts,
     UnknownParent,
 )
 from app.domain.records import OutputRecord
@@ -51,6 +52,7 @@ def data_router(data: Data) -> APIRouter:
         PartNameTaken,
         RunFinished,
         UnknownParent,
+        TooManyParts,
     )
 
     @router.post("/emit", response_model=EmittedBody, responses=documented(*emit_errors))

@@ -20,11 +20,14 @@ from app.domain.errors import (
     InvalidName,
     InvalidParameter,
     InvalidText,
+    NestedTooDeep,
     NotFound,
     NotJson,
     PartNameTaken,
     RunFinished,
     TooLarge,
+    TooManyParts,
+    TooManyValues,
     Unauthenticated,
     VerdictConflict,
 )
@@ -109,6 +112,8 @@ def worker_router(prompts: Prompts, submissions: Submissions, data: Data) -> API
             IndentedTooLarge,
             InvalidText,
             NotJson,
+            NestedTooDeep,
+            TooManyValues,
         ),
     )
     async def submit(
@@ -148,6 +153,7 @@ def worker_router(prompts: Prompts, submissions: Submissions, data: Data) -> API
             InvalidText,
             UnsupportedEncoding,
             UnsupportedMediaType,
+            TooManyParts,
         ),
     )
     async def stage_artifact(

@@ -21,7 +21,7 @@ nearest ancestor in this tree to a status; clients match on the code, people rea
     │   └── IndentedTooLarge
     ├── Unprocessable        readable, but not acceptable          (422)
     │   ├── InvalidBlueprint  StepNamingCollision  InvalidPlacement  NameTaken  InvalidName  InvalidRequest
-    │   ├── InvalidText  NotJson  UnknownRetry  UnknownParent
+    │   ├── InvalidText  NotJson  UnknownRetry  UnknownParent  NestedTooDeep  TooManyValues  TooManyParts
     ├── Unavailable          the store cannot answer just now      (503)
     └── ProjectionFault      an adapter could not do its work      (500)
         ├── ProjectionIo  ProjectionSerialize
@@ -479,6 +479,42 @@ class UnknownParent(Unprocessable):
     """A ``parent_refs`` entry names no output."""
 
     code = "unknown_parent"
+
+
+class NestedTooDeep(Unprocessable):
+    """A body whose arrays and objects nest deeper than is taken."""
+
+    code = "nested_too_deep"
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(
+            f"the body nests deeper than {limit} levels: nest it less, or send what is deep as a string",
+            {"limit": limit},
+        )
+
+
+class TooManyValues(Unprocessable):
+    """A body that holds more values than is taken."""
+
+    code = "too_many_values"
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(
+            f"the body holds over {limit} values: send fewer at a time, or what is large as a string or a file",
+            {"limit": limit},
+        )
+
+
+class TooManyParts(Unprocessable):
+    """A step that has as many parts as are taken."""
+
+    code = "too_many_parts"
+
+    def __init__(self, name: str, limit: int) -> None:
+        super().__init__(
+            f"the step {_shown(name)} has {limit} parts, and no more are taken: put several into one",
+            {"limit": limit},
+        )
 
 
 class Unavailable(StepplaneError):

@@ -6,9 +6,10 @@ The invariant: folding loses nothing; a body that is no JSON container stays the
 import re
 from typing import NamedTuple
 
-from app.domain.errors import InvalidJson, InvalidText, NotJson, VerdictConflict
+from app.domain.errors import InvalidJson, InvalidText, NestedTooDeep, NotJson, TooManyValues, VerdictConflict
 from app.domain.records import StepStatus
-from app.domain.values import BYTE_ORDER_MARK, Found, JsonValue, parse_json
+from app.domain.slices import is_well_nested
+from app.domain.values import BYTE_ORDER_MARK, MAX_DEPTH_TAKEN, Found, JsonValue, parse_json
 
 # The characters of the Unicode property White_Space. str.rstrip() would take U+001C to U+001F as well.
 _WHITE_SPACE = (
@@ -48,6 +49,7 @@ def fold_body(text: str, submit_format: JsonValue = None) -> JsonValue:
 
     Raises:
         NotJson: the format is ``json`` and the text is none.
+        NestedTooDeep, TooManyValues: it is JSON, and over a bound of it.
 
     Source: contract §4, submit.
     """
@@ -97,7 +99,12 @@ def _parsed(text: str) -> Found | None:
     """Parse a text, or what stands inside the one fence that it is."""
     text = text.removeprefix(BYTE_ORDER_MARK)
     fence = _FENCE.fullmatch(text)
+    inner = text if fence is None else fence[2]
     try:
-        return Found(parse_json(text if fence is None else fence[2]))
+        return Found(parse_json(inner, MAX_DEPTH_TAKEN))
     except InvalidJson:
         return None
+    except (NestedTooDeep, TooManyValues):
+        if is_well_nested(inner):
+            raise
+        return None  # it only begins like JSON

@@ -382,12 +382,12 @@ class TestFolding:
             ("```\n[1]\n```\n\n", [1]),
             ("~~~ json\r\n[1]\n~~~", [1]),
             ('````json\n{"code": "```"}\n````', {"code": "```"}),
-            ("[" * 500 + "1" + "]" * 500, json.loads("[" * 500 + "1" + "]" * 500)),
+            ("[" * 200 + "1" + "]" * 200, json.loads("[" * 200 + "1" + "]" * 200)),
         ]
         texts = [
             "42", "true", "null", '"quoted"', "1e5", "", "plain", "```json\n42\n```", "```\nno json\n```",
             'before\n```json\n{"a": 1}\n```', '```json\n{"a": 1}\n```\nafter', "```json\n{}\n```\n```json\n{}\n```",
-            '{"a": 1', '{"a": NaN}', "[1e999]", "{} {}", "[1],", "  leading", "'[1]'", "[" * 501 + "1" + "]" * 501,
+            '{"a": 1', '{"a": NaN}', "[1e999]", "{} {}", "[1],", "  leading", "'[1]'", "[" * 201 + "1" + "}" * 201,
             "\ufeffplain", "\ufeff42", "a\x00b\x01", "<b>html</b>", "@files:/etc/passwd", "see @file:/etc/passwd",
             "@file:/etc/passwd\nand more",
         ]  # fmt: skip
