@@ -10,6 +10,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
+from app.domain.visible import visible
 from app.storage import overviews
 from app.web.pages import CONTENT_SECURITY_POLICY
 from tests.contract.pipeline import Pipeline, bearer, blueprint_of, dumped, one_database
@@ -253,7 +254,7 @@ class TestRun:
             assert is_harmless(text), url
             assert "{{ 7" in text or url.startswith("/ui?") or url == "/ui"
         rows = await rows_of(client, url_of(pipeline))
-        assert {row[0] for row in rows} == {name.replace("\x00", "\u2400") for name in HOSTILE}
+        assert {row[0] for row in rows} == {visible(name) for name in HOSTILE}
         text = await page_of(client, url_of(pipeline))
         for name in ("..", "a%2Fb", "%3Cscript%3E", "%00%01"):
             assert f'href="{url_of(pipeline)}/step?name={name}' in text
