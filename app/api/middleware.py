@@ -18,6 +18,7 @@ from app.api.bodies import LIMIT_KEY
 from app.api.errors import InternalError, Stopping
 from app.api.page_access import has_session, is_open, require_own_page
 from app.api.paths import canonical_path
+from app.api.repeats import Repeats
 from app.api.steps import ROUTE_KEY, SCOPE_KEY
 from app.api.worker_plane import GRANT_KEY, find_ticket
 from app.domain.errors import Forbidden, StepplaneError, Unauthenticated
@@ -47,6 +48,7 @@ class Envelope:
     def __init__(self, app: ASGIApp, write_error: Callable[[Scope, StepplaneError, str], ASGIApp]) -> None:
         self._app = app
         self._write_error = write_error
+        self._repeats = Repeats()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
@@ -81,23 +83,25 @@ class Envelope:
             if not status:
                 await self._write_error(scope, InternalError(), request_id)(scope, receive, send_marked)
         finally:
-            _note(scope, request_id, status, time.perf_counter() - began)
+            self._note(scope, request_id, status, time.perf_counter() - began)
 
-
-def _note(scope: Scope, request_id: str, status: int, seconds: float) -> None:
-    """Count a request, and write its line; of reads that went well at debug alone: it costs more than such a read."""
-    route = str(scope.get(ROUTE_KEY) or getattr(scope.get("route"), "path", "unmatched"))
-    HOT_METRICS.count_request(scope["method"], route, status, seconds)
-    is_told = status >= _FAILED or scope["method"] not in {"GET", "HEAD"}
-    if is_told or _logger.isEnabledFor(logging.DEBUG):
-        (log.info if is_told else log.debug)(
-            "request",
-            request_id=request_id,
-            method=scope["method"],
-            path=scope["path"],
-            status=status,
-            ms=round(seconds * 1000, 1),
-        )
+    def _note(self, scope: Scope, request_id: str, status: int, seconds: float) -> None:
+        """Count a request, and write its line; of a good read at debug alone, as a line costs more than such a read."""
+        route = str(scope.get(ROUTE_KEY) or getattr(scope.get("route"), "path", "unmatched"))
+        HOT_METRICS.count_request(scope["method"], route, status, seconds)
+        is_refused = status >= _FAILED
+        if is_refused and not self._repeats.is_told(route, status):
+            return
+        is_told = is_refused or scope["method"] not in {"GET", "HEAD"}
+        if is_told or _logger.isEnabledFor(logging.DEBUG):
+            (log.info if is_told else log.debug)(
+                "request",
+                request_id=request_id,
+                method=scope["method"],
+                path=scope["path"],
+                status=status,
+                ms=round(seconds * 1000, 1),
+            )
 
 
 _FAILED = 400

@@ -67,6 +67,10 @@ LOGINS_WAITING = Limit(
 LOGIN_ADDRESSES = Limit("Addresses whose wrong bearers are counted", 10_000, "addresses", "the oldest is forgotten")
 LOGIN_MEMORY_SECONDS = Limit("The memory of an address's wrong bearers", 600, "seconds", "forgotten")
 
+REPEATED_LINES = Limit(
+    "Log lines of refusals of one route with one status, a second", 10, "lines", "counted in one line, `repeated`"
+)
+
 # --- bodies and values ---------------------------------------------------------------------------
 
 OUTPUT_BYTES = Limit(
