@@ -7,11 +7,12 @@ command line.
 import asyncio
 import contextlib
 import functools
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
+import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
@@ -35,7 +36,7 @@ from app.api.tasks import tasks_router
 from app.api.worker import worker_router
 from app.api.worker_plane import WorkerPlane
 from app.config import Settings
-from app.domain.errors import StepplaneError
+from app.domain.errors import StepplaneError, StorageGone
 from app.routes import body_model, take_no_parameters
 from app.services.access import Access
 from app.services.appender import Appender
@@ -86,6 +87,9 @@ pointers, and submit.
 
 
 _PRUNED_EVERY = timedelta(hours=1)
+_LOOKED_EVERY_SECONDS = 1.0
+
+log = structlog.get_logger(__name__)
 
 
 class StartupError(Exception):
@@ -111,7 +115,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         await asyncio.to_thread(migrations.migrate, url)
-        async with _cleaning(settings, database):
+        database.version()  # on SQLite opens it: on a full disk there is room for that now, and may be none later
+        async with _beside(_clean(settings, database)), _beside(_watch(app, database)):
             yield
         await database.close()
 
@@ -128,6 +133,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     for route in app.routes:  # the document's, which the framework made
         if isinstance(route, Route):
             take_no_parameters(route)
+    app.state.end = lambda _: None  # whoever runs the application as a process puts the way to end it here
     _wire(app, settings, database)
     for kind in (StepplaneError, RequestValidationError, HTTPException, Exception):
         app.add_exception_handler(kind, _answer_error)
@@ -180,7 +186,7 @@ def _wire(app: _Application, settings: Settings, database: Database) -> None:
     app.include_router(data_router(data))
     app.include_router(health_router(Status(database, clock=now), __version__))
     access, sessions = Access(database, token, clock=now), Sessions(token, clock=now)
-    _wire_pages(app, access, sessions, is_https=base_url.startswith("https://"))
+    _wire_pages(app, database, access, sessions, is_https=base_url.startswith("https://"))
     overviews = Overviews(database)
     app.include_router(runs_pages_router(app.pages, overviews, query, clock=now))
     app.include_router(guessed_router(overviews))
@@ -203,29 +209,44 @@ def _wire(app: _Application, settings: Settings, database: Database) -> None:
     )
 
 
-def _wire_pages(app: _Application, access: Access, sessions: Sessions, *, is_https: bool) -> None:
+def _wire_pages(app: _Application, database: Database, access: Access, sessions: Sessions, *, is_https: bool) -> None:
     """Put the pages of the web UI over the services."""
     statics = Statics()
-    app.pages = Pages(statics, version=__version__, has_login=sessions.are_needed)
+    app.pages = Pages(statics, version=__version__, has_login=sessions.are_needed, is_full=database.is_full)
     app.include_router(statics_router(statics))
     app.include_router(logins_router(app.pages, access, sessions, is_https=is_https))
 
 
 @contextlib.asynccontextmanager
-async def _cleaning(settings: Settings, database: Database) -> AsyncIterator[None]:
-    """Go on with removals that were cut off, and remove old runs where the settings say how old; in the background."""
+async def _beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Let something run in the background of a block."""
+    task = asyncio.create_task(work)
+    yield
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
+async def _clean(settings: Settings, database: Database) -> None:
+    """Go on with removals that were cut off, and remove old runs where the settings say how old."""
     retention = Retention(database, clock=now)
     if settings.retention_days is None:
-        cleaning = asyncio.create_task(retention.resume())
+        await retention.resume()
     else:
         older_than = timedelta(days=settings.retention_days)
-        cleaning = asyncio.create_task(
-            retention.keep_pruning(older_than, keep_last=settings.retention_keep_last, every=_PRUNED_EVERY)
-        )
-    yield
-    cleaning.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await cleaning
+        await retention.keep_pruning(older_than, keep_last=settings.retention_keep_last, every=_PRUNED_EVERY)
+
+
+async def _watch(app: FastAPI, database: Database) -> None:
+    """Ask for the end of the server once its database is gone: what it has open is what nobody else can open."""
+    while True:
+        try:
+            database.require_there()
+        except StorageGone as error:
+            log.critical("storage_gone", error=error.sentence)
+            app.state.end(error.sentence)
+            return
+        await asyncio.sleep(_LOOKED_EVERY_SECONDS)
 
 
 async def _answer_error(request: Request, error: Exception) -> Response:

@@ -46,6 +46,8 @@ EXAMPLES: list[StepplaneError] = [
     errors.UnknownParameter(LONG, ["path", "format"]),
     errors.UnknownParameter("x", []),
     errors.Unavailable(),
+    errors.StorageFull("/var/lib/stepplane"),
+    errors.StorageGone("/var/lib/stepplane/stepplane.db"),
 ]
 
 
