@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
+import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
@@ -36,7 +37,7 @@ from app.api.tasks import tasks_router
 from app.api.worker import worker_router
 from app.api.worker_plane import WorkerPlane
 from app.config import Settings
-from app.domain.errors import StepplaneError
+from app.domain.errors import StepplaneError, StorageGone
 from app.domain.limits import REQUEST_PER_OUTPUT
 from app.routes import body_model, take_no_parameters
 from app.services.access import Access
@@ -89,6 +90,9 @@ pointers, and submit.
 
 
 _PRUNED_EVERY = timedelta(hours=1)
+_LOOKED_EVERY_SECONDS = 1.0
+
+log = structlog.get_logger(__name__)
 
 
 class StartupError(Exception):
@@ -114,7 +118,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         await asyncio.to_thread(migrations.migrate, url)
-        async with _housekeeping(settings, database):
+        database.version()  # on SQLite opens it: on a full disk there is room for that now, and may be none later
+        async with _housekeeping(app, settings, database):
             yield
         await database.close()
 
@@ -132,6 +137,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     for route in app.routes:  # the document's, which the framework made
         if isinstance(route, Route):
             take_no_parameters(route)
+    app.state.end = lambda _: None  # whoever runs the application as a process puts the way to end it here
     _wire(app, settings, database)
     for kind in (StepplaneError, RequestValidationError, HTTPException, Exception):
         app.add_exception_handler(kind, _answer_error)
@@ -185,7 +191,10 @@ def _wire(app: _Application, settings: Settings, database: Database) -> None:
     app.include_router(health_router(Status(database, clock=now), __version__))
     access, sessions = Access(database, token, clock=now), Sessions(token, clock=now)
     attempts = Attempts(max_delay_seconds=settings.login_delay_seconds)
-    _wire_pages(app, access, attempts, sessions, is_https=base_url.startswith("https://"))
+    statics = Statics()
+    app.pages = Pages(statics, version=__version__, has_login=sessions.are_needed, is_full=database.is_full)
+    app.include_router(statics_router(statics))
+    app.include_router(logins_router(app.pages, access, attempts, sessions, is_https=base_url.startswith("https://")))
     overviews = Overviews(database)
     app.include_router(runs_pages_router(app.pages, overviews, query, clock=now))
     app.include_router(guessed_router(overviews))
@@ -211,22 +220,15 @@ def _wire(app: _Application, settings: Settings, database: Database) -> None:
         app.outer = BasePath(app.outer, urlsplit(base_url).path)
 
 
-def _wire_pages(app: _Application, access: Access, attempts: Attempts, sessions: Sessions, *, is_https: bool) -> None:
-    """Put the pages of the web UI over the services."""
-    statics = Statics()
-    app.pages = Pages(statics, version=__version__, has_login=sessions.are_needed)
-    app.include_router(statics_router(statics))
-    app.include_router(logins_router(app.pages, access, attempts, sessions, is_https=is_https))
-
-
 @contextlib.asynccontextmanager
-async def _housekeeping(settings: Settings, database: Database) -> AsyncIterator[None]:
+async def _housekeeping(app: FastAPI, settings: Settings, database: Database) -> AsyncIterator[None]:
     """Work in the background: remove what killed processes left and old runs, and end runs that nobody writes to."""
     retention = Retention(database, clock=now)
     leftovers = Leftovers(database, settings.allowed_roots)
     jobs = [
         asyncio.create_task(leftovers.keep_sweeping(_PRUNED_EVERY)),
         asyncio.create_task(_removing(settings, retention)),
+        asyncio.create_task(_watch(app, database)),
     ]
     if settings.stale_run_after_seconds:
         after = timedelta(seconds=settings.stale_run_after_seconds)
@@ -244,6 +246,18 @@ async def _removing(settings: Settings, retention: Retention) -> None:
         return
     older_than = timedelta(days=settings.retention_days)
     await retention.keep_pruning(older_than, keep_last=settings.retention_keep_last, every=_PRUNED_EVERY)
+
+
+async def _watch(app: FastAPI, database: Database) -> None:
+    """Ask for the end of the server once its database is gone: what it has open is what nobody else can open."""
+    while True:
+        try:
+            database.require_there()
+        except StorageGone as error:
+            log.critical("storage_gone", error=error.sentence)
+            app.state.end(error.sentence)
+            return
+        await asyncio.sleep(_LOOKED_EVERY_SECONDS)
 
 
 async def _answer_error(request: Request, error: Exception) -> Response:

@@ -20,6 +20,8 @@ from app.domain.errors import (
     NotFound,
     ProjectionFault,
     StepplaneError,
+    StorageFull,
+    StorageGone,
     TooLarge,
     TooManyAttempts,
     Unauthenticated,
@@ -42,6 +44,7 @@ STATUSES: dict[type[Exception], int] = {
     Unprocessable: 422,
     TooManyAttempts: 429,
     Unavailable: 503,
+    StorageFull: 507,
     ProjectionFault: 500,
     StepplaneError: 500,
 }
@@ -178,7 +181,7 @@ def error_answer(error: StepplaneError, request_id: str) -> Answer:
         headers.append((b"allow", error.allowed.encode()))
     if isinstance(error, TooManyAttempts):
         headers.append((b"retry-after", str(error.retry_after_seconds).encode()))
-    if isinstance(error, Unavailable):
+    if isinstance(error, Unavailable) and status_of(type(error)) == STATUSES[Unavailable]:
         headers.append((b"retry-after", str(RETRY_AFTER_SECONDS).encode()))
     return Answer(status_of(type(error)), headers, compact_json(body))
 
@@ -211,7 +214,14 @@ def documented(*kinds: type[StepplaneError]) -> dict[int | str, dict[str, Any]]:
     The schema is referred to, not given: the framework would build a validator of it for every status of every route.
     """
     by_status: dict[int, list[str]] = defaultdict(list)
-    every: tuple[type[StepplaneError], ...] = (*kinds, UnknownParameter, _InvalidParameter, InternalError, Unavailable)
+    every: tuple[type[StepplaneError], ...] = (
+        *kinds,
+        UnknownParameter,
+        _InvalidParameter,
+        InternalError,
+        Unavailable,
+        StorageGone,
+    )
     for kind in every:
         by_status[status_of(kind)].append(f"`{kind.code}`: {(kind.__doc__ or '').splitlines()[0]}")
     return {

@@ -23,6 +23,7 @@ nearest ancestor in this tree to a status; clients match on the code, people rea
     │   ├── InvalidBlueprint  StepNamingCollision  InvalidPlacement  NameTaken  InvalidName  InvalidRequest
     │   ├── InvalidText  NotJson  UnknownRetry  UnknownParent  NestedTooDeep  TooManyValues  TooManyParts
     ├── Unavailable          the store cannot answer just now      (503)
+    │   ├── StorageFull  StorageGone
     └── ProjectionFault      an adapter could not do its work      (500)
         ├── ProjectionIo  ProjectionSerialize
 """
@@ -346,7 +347,7 @@ class RunFinished(Gone):
         super().__init__(f"run {run_id} has finished as {status} and takes no more dispatches or outputs")
 
 
-# --- 413, 422, 503 -------------------------------------------------------------------------------
+# --- 413, 422, 503, 507 -------------------------------------------------------------------------------
 
 
 class TooLarge(StepplaneError):
@@ -524,6 +525,27 @@ class Unavailable(StepplaneError):
 
     def __init__(self, sentence: str = "the database cannot be reached just now: try again") -> None:
         super().__init__(sentence)
+
+
+class StorageFull(Unavailable):
+    """The disk of the database has no room for a write; nothing of it is kept, and reads go on."""
+
+    code = "storage_full"
+
+    def __init__(self, directory: str) -> None:
+        super().__init__(
+            f"no room is left on the disk of {directory}: nothing was kept. Make room there, or remove old runs "
+            "(stepplane prune)"
+        )
+
+
+class StorageGone(Unavailable):
+    """The database file was deleted or replaced under the server, which ends."""
+
+    code = "storage_gone"
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"the database file {path} was deleted or replaced while the server ran: the server ends")
 
 
 # --- 500 -----------------------------------------------------------------------------------------

@@ -205,6 +205,7 @@ class Engine:
                 raise RunStillRunning(run_id)
 
         await self._removals.remove(run_id, judge)
+        await self._database.shrink()
 
     async def _launch_of(self, run_id: str) -> Launch:
         async with self._database.point() as stores:

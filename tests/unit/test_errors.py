@@ -58,6 +58,8 @@ EXAMPLES: list[StepplaneError] = [
     errors.TooManyParts(LONG, 10),
     errors.Unavailable(),
     errors.TooManyAttempts(10),
+    errors.StorageFull("/var/lib/stepplane"),
+    errors.StorageGone("/var/lib/stepplane/stepplane.db"),
 ]
 
 
