@@ -32,6 +32,7 @@ from app.api.middleware import REQUEST_ID_KEY, Envelope, Guard
 from app.api.outlines import outlines_router
 from app.api.plane_docs import debug_plane_router
 from app.api.runs import runs_router
+from app.api.schemas import schemas_router
 from app.api.steps import DebugPlane
 from app.api.tasks import tasks_router
 from app.api.worker import worker_router
@@ -188,6 +189,7 @@ def _wire(app: _Application, settings: Settings, database: Database) -> None:
     prompts = Prompts(database, query, Recent(database.version), max_pointers=settings.max_pointers, base_url=base_url)
     app.include_router(worker_router(prompts, submissions, data))
     app.include_router(data_router(data))
+    app.include_router(schemas_router())
     app.include_router(health_router(Status(database, clock=now), __version__))
     access, sessions = Access(database, token, clock=now), Sessions(token, clock=now)
     attempts = Attempts(max_delay_seconds=settings.login_delay_seconds)
