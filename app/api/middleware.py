@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.api.bodies import LIMIT_KEY
+from app.api.bodies import LIMIT_KEY, LOAD_KEY
 from app.api.errors import InternalError
 from app.api.page_access import has_session, is_open, require_own_page
 from app.api.paths import canonical_path
@@ -22,6 +22,7 @@ from app.api.worker_plane import GRANT_KEY
 from app.domain.errors import Forbidden, StepplaneError, Unauthenticated
 from app.observability import HOT_METRICS
 from app.services.access import Access
+from app.services.intake import Intake, Load
 from app.services.scopes import OPERATOR, scope_of
 from app.services.sessions import Sessions
 
@@ -39,10 +40,14 @@ class Envelope:
     Args:
         app: what answers.
         write_error: makes the answer to an error, of a request with an id.
+        intake: counts the long bodies that are held.
     """
 
-    def __init__(self, app: ASGIApp, write_error: Callable[[Scope, StepplaneError, str], ASGIApp]) -> None:
+    def __init__(
+        self, app: ASGIApp, write_error: Callable[[Scope, StepplaneError, str], ASGIApp], intake: Intake
+    ) -> None:
         self._app = app
+        self._intake = intake
         self._write_error = write_error
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -52,6 +57,7 @@ class Envelope:
             return
         request_id = _request_id(scope)
         scope[REQUEST_ID_KEY] = request_id
+        load = scope[LOAD_KEY] = Load(self._intake)
         began, status, is_whole = time.perf_counter(), 0, False
 
         async def send_marked(message: Message) -> None:
@@ -77,6 +83,7 @@ class Envelope:
             if not status:
                 await self._write_error(scope, InternalError(), request_id)(scope, receive, send_marked)
         finally:
+            load.release()
             seconds = time.perf_counter() - began
             route = str(scope.get(ROUTE_KEY) or getattr(scope.get("route"), "path", "unmatched"))
             HOT_METRICS.count_request(scope["method"], route, status, seconds)

@@ -22,6 +22,7 @@ nearest ancestor in this tree to a status; clients match on the code, people rea
     │   ├── InvalidBlueprint  StepNamingCollision  InvalidPlacement  NameTaken  InvalidName  InvalidRequest
     │   ├── InvalidText  NotJson  UnknownRetry  UnknownParent  NestedTooDeep  TooManyValues  TooManyParts
     ├── Unavailable          the store cannot answer just now      (503)
+    │   └── Busy
     └── ProjectionFault      an adapter could not do its work      (500)
         ├── ProjectionIo  ProjectionSerialize
 """
@@ -461,6 +462,15 @@ class Unavailable(StepplaneError):
 
     def __init__(self, sentence: str = "the database cannot be reached just now: try again") -> None:
         super().__init__(sentence)
+
+
+class Busy(Unavailable):
+    """As many long bodies are held as there is room for; the same request may succeed later."""
+
+    code = "busy"
+
+    def __init__(self) -> None:
+        super().__init__("the server holds as many long bodies as it has room for: try again")
 
 
 # --- 500 -----------------------------------------------------------------------------------------
