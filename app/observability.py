@@ -84,6 +84,11 @@ MATERIALIZE_FAILURES = Counter(
     ("what",),
     registry=REGISTRY,
 )
+FILE_READ_FAILURES = Counter(
+    "stepplane_file_read_failures_total",
+    "Reads of materialized files at which the disk failed; the kept value was served in their place.",
+    registry=REGISTRY,
+)
 STORAGE_FULL = Gauge(
     "stepplane_storage_full", "Whether the last write found no room on the disk of the database.", registry=REGISTRY
 )

@@ -21,7 +21,9 @@ from app.config import Settings
 from app.domain.limits import SPARE_DESCRIPTORS
 from app.main import StartupError, create_app, now
 from app.observability import set_up_logs
+from app.services.leftovers import Leftovers
 from app.services.retention import Pruned, Retention
+from app.services.stale_runs import StaleRuns
 from app.storage import migrations
 from app.storage.opening import open_database
 from app.storage.urls import DatabaseUrl, UnusableDatabase, parse_database_url
@@ -48,16 +50,20 @@ def migrate(settings: Settings) -> str:
 
 
 def prune(settings: Settings, older_than: timedelta, *, keep_last: int = 0, dry_run: bool = False) -> str:
-    """Remove runs that ended long ago, and say what was removed; see :meth:`Retention.prune`.
+    """End stale runs and remove runs that ended long ago, and say what was done; see :meth:`Retention.prune`.
 
     Raises:
         StartupError: the database cannot be used, or is a file that is not there.
     """
 
-    async def run(url: DatabaseUrl) -> Pruned:
+    async def run(url: DatabaseUrl) -> tuple[int, Pruned]:
         database = open_database(url)
         try:
-            return await Retention(database, clock=now).prune(older_than, keep_last=keep_last, dry_run=dry_run)
+            after = timedelta(seconds=settings.stale_run_after_seconds)
+            ended = await StaleRuns(database, clock=now).end(after, dry_run=dry_run) if after else 0
+            if not dry_run:
+                await Leftovers(database, settings.allowed_roots).sweep()  # before what names their directories goes
+            return ended, await Retention(database, clock=now).prune(older_than, keep_last=keep_last, dry_run=dry_run)
         finally:
             await database.close()
 
@@ -68,9 +74,15 @@ def prune(settings: Settings, older_than: timedelta, *, keep_last: int = 0, dry_
     if url.is_sqlite and not url.path.exists():
         raise StartupError(f"there is no database at {url.path}: name yours with STEPPLANE_DATABASE_URL")
     migrate(settings)
-    pruned = asyncio.run(run(url))
-    runs = "1 run" if pruned.runs == 1 else f"{pruned.runs} runs"
-    return f"{'would remove' if dry_run else 'removed'} {runs}, {pruned.size_bytes} bytes of outputs, from {url.safe}"
+    ended, pruned = asyncio.run(run(url))
+    did = "would " if dry_run else ""
+    removed = f"{did}remove{'' if dry_run else 'd'} {_runs(pruned.runs)}, {pruned.size_bytes} bytes of outputs"
+    stale = f"; {did}end{'' if dry_run else 'ed'} {_runs(ended)} that nothing was written to" if ended else ""
+    return f"{removed}, from {url.safe}{stale}"
+
+
+def _runs(count: int) -> str:
+    return "1 run" if count == 1 else f"{count} runs"
 
 
 def serve(settings: Settings) -> None:

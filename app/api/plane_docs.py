@@ -20,6 +20,7 @@ from app.domain.errors import (
     PathNotFound,
     RunNotFound,
     StepNotFound,
+    StepNotSubmitted,
     TaskNotFound,
     Unauthenticated,
 )
@@ -106,6 +107,7 @@ _READ_ERRORS = (InvalidId, InvalidParameter, Unauthenticated, Forbidden, TaskNot
 STEP_ERRORS = (
     *_READ_ERRORS,
     StepNotFound,
+    StepNotSubmitted,
     PathNotFound,
     AttemptNotFound,
     OccurrenceNotFound,

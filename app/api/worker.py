@@ -7,7 +7,8 @@ from starlette.responses import Response
 
 from app.api.answers import Answer, AnswerResponse
 from app.api.bodies import BodyRoute, read_body
-from app.api.errors import documented
+from app.api.errors import UnsupportedEncoding, UnsupportedMediaType, documented
+from app.api.forms import refuse_form
 from app.api.json_answers import no_content
 from app.api.tasks import BODY_ERRORS, VALUE_ERRORS
 from app.api.worker_plane import GRANT_KEY, Said, answer_prompt, answer_submit, find_traceparent
@@ -19,10 +20,14 @@ from app.domain.errors import (
     InvalidName,
     InvalidParameter,
     InvalidText,
+    NestedTooDeep,
     NotFound,
     NotJson,
+    PartNameTaken,
     RunFinished,
     TooLarge,
+    TooManyParts,
+    TooManyValues,
     Unauthenticated,
     VerdictConflict,
 )
@@ -76,8 +81,11 @@ def worker_router(prompts: Prompts, submissions: Submissions, data: Data) -> API
         grant: GrantDep,
         step_id: StepIdQuery = None,
         attempt: Annotated[int | None, Query(ge=1, description="The attempt that the handle is bound to.")] = None,
+        ticket: Annotated[  # noqa: ARG001 - the guard has judged it
+            str | None, Query(description="Opens this one prompt in a bearer's place; stands in its `uri`.")
+        ] = None,
     ) -> Response:
-        """Fetch a long system prompt, which the prompt only refers to."""
+        """Fetch a long system prompt, which the prompt only refers to; with its ticket, or with the bearer."""
         body = await prompts.fetch_system(grant, _checked(step_id), attempt)
         headers = [
             (b"content-type", TEXT_TYPE.encode()),
@@ -99,9 +107,13 @@ def worker_router(prompts: Prompts, submissions: Submissions, data: Data) -> API
             FileSubmitRefused,
             RunFinished,
             TooLarge,
+            UnsupportedEncoding,
+            UnsupportedMediaType,
             IndentedTooLarge,
             InvalidText,
             NotJson,
+            NestedTooDeep,
+            TooManyValues,
         ),
     )
     async def submit(
@@ -131,16 +143,26 @@ def worker_router(prompts: Prompts, submissions: Submissions, data: Data) -> API
         response_model=None,
         openapi_extra=_RAW_BODY,
         responses=documented(
-            *_BEARER_ERRORS, InvalidParameter, FileSubmitRefused, RunFinished, TooLarge, InvalidName, InvalidText
+            *_BEARER_ERRORS,
+            InvalidParameter,
+            FileSubmitRefused,
+            PartNameTaken,
+            RunFinished,
+            TooLarge,
+            InvalidName,
+            InvalidText,
+            UnsupportedEncoding,
+            UnsupportedMediaType,
+            TooManyParts,
         ),
     )
     async def stage_artifact(
         request: Request, grant: GrantDep, name: Annotated[str, Query(description="The name of the part.")]
     ) -> Any:
         """Stage a named part of the OUTPUT; the newest of a name wins."""
-        await submissions.stage(
-            grant, name, await read_body(request.scope, request.receive), traceparent=find_traceparent(request.scope)
-        )
+        body = await read_body(request.scope, request.receive)
+        refuse_form(request.scope, body)
+        await submissions.stage(grant, name, body, traceparent=find_traceparent(request.scope))
         return no_content()
 
     said = documented(*_BEARER_ERRORS, *BODY_ERRORS, RunFinished)

@@ -6,15 +6,19 @@ request with any other query goes to those, and so is judged and answered by the
 
 import re
 from typing import NamedTuple
+from urllib.parse import parse_qsl
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.api.answers import Answer, header_values
 from app.api.bodies import read_body
+from app.api.forms import refuse_form
 from app.api.json_answers import json_answer
 from app.api.steps import ROUTE_KEY
+from app.domain.errors import Unauthenticated
 from app.domain.grants import Grant
-from app.services.prompts import Prompts
+from app.domain.ids import check_id
+from app.services.prompts import SYSTEM_PATH, Prompts
 from app.services.submissions import Submissions
 
 GRANT_KEY = "stepplane.grant"
@@ -74,6 +78,7 @@ async def answer_submit(submissions: Submissions, scope: Scope, receive: Receive
     """Keep the body of a request as the OUTPUT of its bearer's step."""
     grant: Grant = scope[GRANT_KEY]
     body = await read_body(scope, receive)
+    refuse_form(scope, body)
     traceparent = find_traceparent(scope)
     await submissions.submit(grant, body, ok=said.ok, verdict=said.verdict, traceparent=traceparent)
     return Answer(204, [])
@@ -84,6 +89,25 @@ async def answer_prompt(prompts: Prompts, grant: Grant, step_id: str | None) -> 
     return json_answer(await prompts.fetch_json(grant, step_id))
 
 
+def find_ticket(scope: Scope) -> tuple[str, int, str] | None:
+    """Return step, attempt and ticket of a request for a system prompt, if it shows a ticket.
+
+    Raises:
+        Unauthenticated: it does, and names no attempt of a step along with it.
+        InvalidId: what it names is no step's id.
+    """
+    if scope["path"] != SYSTEM_PATH or scope["method"] not in {"GET", "HEAD"}:
+        return None
+    given = dict(parse_qsl(scope["query_string"].decode("latin-1")))
+    if "ticket" not in given:
+        return None
+    step_id, attempt = given.get("task_id", ""), given.get("attempt", "")
+    if not (step_id and _ATTEMPT.fullmatch(attempt)):
+        raise Unauthenticated("a ticket opens one system prompt: task_id and attempt name it")
+    return check_id("step", step_id), int(attempt), given["ticket"]
+
+
+_ATTEMPT = re.compile(r"[1-9][0-9]{0,8}")
 _TRACEPARENT = re.compile(rb"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
 

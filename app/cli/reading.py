@@ -28,7 +28,7 @@ from app.client import StepplaneClient
 from app.domain.ids import LATEST
 from app.domain.outline import MAX_CHILDREN
 from app.domain.records import RunStatus
-from app.domain.rendering import Narrowing
+from app.domain.rendering import TEXT_TYPE, Narrowing
 from app.domain.values import JsonValue
 
 
@@ -152,10 +152,15 @@ def content(
     server: ServerOption = DEFAULT_SERVER,
     token_file: TokenFileOption = None,
 ) -> None:
-    """Write the bytes of one output to standard output, exactly."""
-    narrowing = _narrowing(path, form, attempt, occurrence)
+    """Write the bytes of one output to standard output, exactly: a text as itself, unless --format asks otherwise."""
+    asked = _narrowing(path, form, attempt, occurrence)
 
     async def written(client: StepplaneClient) -> None:
+        narrowing = asked
+        if form is None:
+            of_text = asked._replace(format=Format.RAW)
+            is_text = (await client.get_step(task, name, run, of_text))["content_type"] == TEXT_TYPE
+            narrowing = of_text if is_text else asked
         async with aclosing(client.stream_content(task, name, run, narrowing)) as chunks:
             async for chunk in chunks:
                 sys.stdout.buffer.write(chunk)

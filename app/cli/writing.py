@@ -19,6 +19,7 @@ from app.cli.options import (
 )
 from app.cli.session import ask, operator_client, worker_client
 from app.domain.errors import InvalidJson
+from app.domain.records import ProgressNote
 from app.domain.rendering import JSON_TYPE
 from app.domain.values import Found, JsonValue, parse_json
 
@@ -109,11 +110,20 @@ def show_run(
         return output.show_json(shown)
     output.show_fields((key, shown[key]) for key in ("id", "task_id", "status", "error", "created_at", "updated_at"))
     keys = ("step_id", "name", "status", "attempt", "occurrence", "duration_ms", "started_at")
-    return output.show_table(
-        ("STEP", "NAME", "STATUS", "ATTEMPT", "OCCURRENCE", "MS", "STARTED"),
-        [[entry[key] for key in keys] for entry in shown["step_entries"]],
-        empty="Nothing was dispatched in it.",
-    )
+    heads: tuple[str, ...] = ("STEP", "NAME", "STATUS", "ATTEMPT", "OCCURRENCE", "MS", "STARTED")
+    progress = [_progress_of(entry) for entry in shown["step_entries"]]
+    rows = [[entry[key] for key in keys] for entry in shown["step_entries"]]
+    if any(progress):
+        heads, rows = (*heads, "PROGRESS"), [[*row, said] for row, said in zip(rows, progress, strict=True)]
+    return output.show_table(heads, rows, empty="Nothing was dispatched in it.")
+
+
+def _progress_of(entry: dict[str, JsonValue]) -> str | None:
+    """Tell what an attempt said last that it is doing, and when; None where it said nothing."""
+    if "progress" not in entry:
+        return None
+    progress = ProgressNote.model_validate(entry["progress"])
+    return f"{progress.sentence} ({progress.at})"
 
 
 def delete_run(

@@ -9,18 +9,19 @@ nearest ancestor in this tree to a status; clients match on the code, people rea
     │   ├── FileSubmitRefused
     ├── Unauthenticated      no bearer, or none that is known      (401)
     ├── Forbidden            a bearer, but not for this            (403)
+    ├── TooManyAttempts      too many wrong bearers                (429)
     ├── NotFound             nothing has that name                 (404)
-    │   ├── TaskNotFound  RunNotFound  StepNotFound  PathNotFound  FileNotMaterialized
+    │   ├── TaskNotFound  RunNotFound  StepNotFound  StepNotSubmitted  PathNotFound  FileNotMaterialized
     │   ├── AttemptNotFound  OccurrenceNotFound  OutputNotFound  DispatchNotFound  ProjectionNotFound
     ├── Conflict             it stands against what is there       (409)
-    │   ├── RunAlreadyFinished  RunStillRunning
+    │   ├── RunAlreadyFinished  RunStillRunning  PartNameTaken
     ├── Gone                 it was there and is over              (410)
     │   └── RunFinished
     ├── TooLarge             over a limit that the answer names    (413)
     │   └── IndentedTooLarge
     ├── Unprocessable        readable, but not acceptable          (422)
     │   ├── InvalidBlueprint  StepNamingCollision  InvalidPlacement  NameTaken  InvalidName  InvalidRequest
-    │   ├── InvalidText  NotJson  UnknownRetry  UnknownParent
+    │   ├── InvalidText  NotJson  UnknownRetry  UnknownParent  NestedTooDeep  TooManyValues  TooManyParts
     ├── Unavailable          the store cannot answer just now      (503)
     │   ├── StorageFull  StorageGone
     └── ProjectionFault      an adapter could not do its work      (500)
@@ -29,7 +30,7 @@ nearest ancestor in this tree to a status; clients match on the code, people rea
 
 import difflib
 from collections.abc import Collection, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 
 class StepplaneError(Exception):
@@ -128,6 +129,19 @@ class Forbidden(StepplaneError):
     code = "forbidden"
 
 
+class TooManyAttempts(StepplaneError):
+    """A wrong bearer, while the answers to many others are being delayed already; a right one is always let in."""
+
+    code = "too_many_attempts"
+
+    def __init__(self, retry_after_seconds: int) -> None:
+        super().__init__(
+            f"too many wrong bearers are shown at the same time: try again in {retry_after_seconds} s",
+            {"retry_after_seconds": retry_after_seconds},
+        )
+        self.retry_after_seconds = retry_after_seconds
+
+
 # --- 404 -----------------------------------------------------------------------------------------
 
 
@@ -166,9 +180,43 @@ class StepNotFound(NotFound):
 
     code = "step_not_found"
 
-    def __init__(self, name: str, run_id: str) -> None:
+    def __init__(self, name: str, run_id: str, close_names: Sequence[str] = ()) -> None:
+        close = " or ".join(map(_shown, close_names))
+        rest = f"did you mean {close}?" if close else "list its steps to see the names it has"
         super().__init__(
-            f"run {run_id} has no output under the name {_shown(name)}: list its steps to see the names it has",
+            f"run {run_id} has no output under the name {_shown(name)}: {rest}", {"names": list(close_names)}
+        )
+
+
+class InFlight(NamedTuple):
+    """The newest attempt of a step that has put nothing out: which it is, and how its run stands.
+
+    Attributes:
+        ended_as: the status of the run, where it has ended.
+    """
+
+    step_id: str
+    attempt: int
+    occurrence: int
+    dispatched_at: str
+    ended_as: str | None
+
+
+class StepNotSubmitted(NotFound):
+    """The step was dispatched, and has put nothing out yet; ``details`` says which attempt, and when."""
+
+    code = "step_not_submitted"
+
+    def __init__(self, name: str, run_id: str, flight: InFlight) -> None:
+        super().__init__(
+            f"{_shown(name)} was dispatched at {flight.dispatched_at}, attempt {flight.attempt}, and put nothing out "
+            + ("yet" if flight.ended_as is None else f"before run {run_id} ended as {flight.ended_as}"),
+            {
+                "step_id": flight.step_id,
+                "attempt": flight.attempt,
+                "occurrence": flight.occurrence,
+                "dispatched_at": flight.dispatched_at,
+            },
         )
 
 
@@ -267,6 +315,21 @@ class RunStillRunning(Conflict):
 
     def __init__(self, run_id: str) -> None:
         super().__init__(f"run {run_id} is still running: finish it first, or delete it with force=true")
+
+
+class PartNameTaken(Conflict):
+    """A part whose file would be another one of its step, on a disk that tells fewer names apart than others."""
+
+    code = "name_taken"
+
+    def __init__(self, name: str, taken: str | None) -> None:
+        if taken is None:
+            why = "some disks keep that name for a device"
+        elif taken == name:
+            why = "that file is the step's own"
+        else:
+            why = f"on some disks that is the file {_shown(taken)} of the same step"
+        super().__init__(f"a part may not be called {_shown(name)}: {why}; choose another name")
 
 
 class Gone(StepplaneError):
@@ -417,6 +480,42 @@ class UnknownParent(Unprocessable):
     """A ``parent_refs`` entry names no output."""
 
     code = "unknown_parent"
+
+
+class NestedTooDeep(Unprocessable):
+    """A body whose arrays and objects nest deeper than is taken."""
+
+    code = "nested_too_deep"
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(
+            f"the body nests deeper than {limit} levels: nest it less, or send what is deep as a string",
+            {"limit": limit},
+        )
+
+
+class TooManyValues(Unprocessable):
+    """A body that holds more values than is taken."""
+
+    code = "too_many_values"
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(
+            f"the body holds over {limit} values: send fewer at a time, or what is large as a string or a file",
+            {"limit": limit},
+        )
+
+
+class TooManyParts(Unprocessable):
+    """A step that has as many parts as are taken."""
+
+    code = "too_many_parts"
+
+    def __init__(self, name: str, limit: int) -> None:
+        super().__init__(
+            f"the step {_shown(name)} has {limit} parts, and no more are taken: put several into one",
+            {"limit": limit},
+        )
 
 
 class Unavailable(StepplaneError):

@@ -5,7 +5,8 @@ The invariant: cutting and joining give the event that was sent; its value is ke
 
 from typing import Any, NamedTuple
 
-from app.domain.records import Artifact, Final, Kind, Partial, Progress, content_value
+from app.domain.limits import LISTED_CHARS
+from app.domain.records import Artifact, Final, Kind, Partial, Progress, ProgressNote, content_value
 from app.domain.values import JsonValue
 
 
@@ -38,6 +39,15 @@ def join_event(cut: CutEvent) -> dict[str, Any]:
     if content is not None and content["kind"] == "inline":
         return {**cut.shape, "content": {**content, "value": cut.value}}
     return cut.shape
+
+
+def progress_note(event: Progress, at: str) -> ProgressNote:
+    """Write a sign of life as lists show it: they hold many, so a long text is cut."""
+    return ProgressNote(stage=_cut(event.stage), note=None if event.note is None else _cut(event.note), at=at)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LISTED_CHARS.value else text[: LISTED_CHARS.value] + "…"
 
 
 def kind_of_event(event_type: str) -> Kind:

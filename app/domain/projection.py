@@ -12,19 +12,33 @@ from app.domain.paths import parse_path, walk
 from app.domain.values import Found, JsonValue
 
 
+def _is_absent(item: object) -> bool:
+    return item is None
+
+
 class ProjectionKey(BaseModel):
-    """Which slice: a task, one of its steps or the whole, and a path into that value."""
+    """Which slice: a task, a run of it, one of its steps or the whole, and a path into that value.
+
+    What is absent is left out of its JSON and YAML.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     task_id: str = Field(description="The task (a file projection: the step id) that the slice belongs to.")
-    step: str | None = Field(default=None, description="A name of a step; absent addresses the whole.")
-    path: str | None = Field(default=None, description="A path into the value; absent addresses all of it.")
+    run_id: str | None = Field(
+        default=None, exclude_if=_is_absent, description="The run of that task; absent addresses the latest."
+    )
+    step: str | None = Field(
+        default=None, exclude_if=_is_absent, description="A name of a step; absent addresses the whole."
+    )
+    path: str | None = Field(
+        default=None, exclude_if=_is_absent, description="A path into the value; absent addresses all of it."
+    )
 
     def resolve(self, ctx: JsonValue) -> Found | None:
         """Find the slice inside a ctx: one direct look-up of the step, then a walk along the path.
 
-        A miss, and also a path that cannot be read, is ``None`` and never an error.
+        The step and the path alone count. A miss, and also a path that cannot be read, is ``None`` and never an error.
 
         Source: ``tests/vectors/key_resolve.json``.
         """

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from app.domain.errors import Unauthenticated
-from app.domain.grants import Grant
+from app.domain.grants import Grant, ticket_of
 from app.domain.records import wire_time
 from app.storage.database import Database
 
@@ -52,6 +52,27 @@ class Access:
             grant = await stores.dispatches.find_grant(_digest(bearer))
         if grant is None:
             raise Unauthenticated("this bearer is not known here")
+        return self._unexpired(grant)
+
+    async def ticket_holder(self, step_id: str, attempt: int, ticket: str) -> Grant:
+        """Return the grant whose one system prompt a ticket opens.
+
+        Raises:
+            Unauthenticated: it is not this attempt's, there is no such attempt, or its handle has expired.
+        """
+        async with self._database.point() as stores:
+            handle_sha256 = await stores.dispatches.find_bound_handle(step_id, attempt)
+        # Compared also where there is no such attempt, so that the time does not tell.
+        expected = ticket_of(handle_sha256 or "", step_id, attempt)
+        if not hmac.compare_digest(expected.encode(), ticket.encode("utf-8", "replace")) or handle_sha256 is None:
+            raise Unauthenticated("this ticket opens no system prompt: take the uri of the prompt as it is")
+        async with self._database.point() as stores:
+            grant = await stores.dispatches.find_grant(handle_sha256)
+        if grant is None:
+            raise Unauthenticated("this ticket opens no system prompt: its run was deleted")
+        return self._unexpired(grant)
+
+    def _unexpired(self, grant: Grant) -> Grant:
         if grant.expires_at <= wire_time(self._clock()):
             raise Unauthenticated(f"this worker handle expired at {grant.expires_at}: dispatch the step again")
         return grant

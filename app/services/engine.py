@@ -218,7 +218,7 @@ class Engine:
         if not outcome.has_result:
             return None
         async with self._database.point() as stores:
-            dispatched = [entry.name for entry in await stores.dispatches.list_in_order(run_id)]
+            dispatched = await stores.dispatches.list_names(run_id)
         return await asyncio.to_thread(render_result, launch.naming, dispatched, outcome.result)
 
     async def _project_view(self, dispatch: NewDispatch, view: AgentContextView) -> str | None:

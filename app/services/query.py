@@ -30,9 +30,8 @@ from app.domain.errors import (
     InvalidParameter,
     ProjectionNotFound,
     RunNotFound,
-    StepNotFound,
 )
-from app.domain.ids import CTX_NAME, LATEST
+from app.domain.ids import CTX_NAME
 from app.domain.projection import ProjectionKey, ProjectionRef
 from app.domain.records import Kind, StepList, StepSummary
 from app.domain.rendering import (
@@ -43,6 +42,7 @@ from app.domain.rendering import (
     preview_of,
 )
 from app.domain.values import JsonValue
+from app.services.absences import Absence, explain_absence
 from app.services.looks import Listing, Look, Served, ToldSummary, find_narrowed, require_run, walk_body
 from app.services.scopes import OPERATOR, Scope
 from app.services.threads import run_beside
@@ -77,16 +77,22 @@ class McpQueryAdapter:
     # --- the adapter -----------------------------------------------------------------------------
 
     async def project(self, key: ProjectionKey, ctx: JsonValue) -> ProjectionRef:
-        """Point at the endpoint that answers the key; see :class:`app.domain.projection.ProjectionAdapter`."""
+        """Point at the endpoint that answers the key; see :class:`app.domain.projection.ProjectionAdapter`.
+
+        The reference names the concrete run, so that it still means the same when another run has been kicked.
+        """
         key.require(ctx)
-        path = content_path(key.task_id, LATEST, key.step if key.step is not None else CTX_NAME, Narrowing(key.path))
-        return ProjectionRef.to_query(self._base_url + path, key)
+        async with self._database.point() as stores:
+            address = await stores.projections.find_run(key.task_id, key.run_id)
+        run_id = require_run(address, key.task_id, key.run_id)
+        path = content_path(key.task_id, run_id, key.step if key.step is not None else CTX_NAME, Narrowing(key.path))
+        return ProjectionRef.to_query(self._base_url + path, key.model_copy(update={"run_id": run_id}))
 
     async def fetch(self, key: ProjectionKey) -> JsonValue:
-        """Return a value of the task's newest run; see :class:`app.domain.projection.ProjectionAdapter`."""
+        """Return a value of the key's run, or of the latest; see :class:`app.domain.projection.ProjectionAdapter`."""
         if not key.task_id:
             raise InvalidKey("a projection key needs a task_id")
-        look = await self.look(key.task_id, None, CTX_NAME if key.step is None else key.step, WHOLE)
+        look = await self.look(key.task_id, key.run_id, CTX_NAME if key.step is None else key.step, WHOLE)
         value = await self.load_value(look)
         found = ProjectionKey(task_id=key.task_id, path=key.path).resolve(value)
         if found is None:
@@ -182,7 +188,7 @@ class McpQueryAdapter:
             scope.require_run(task_id, found)
             scope.require(canonical, canonical if listed is None else listed.owner)
             if listed is None:
-                raise StepNotFound(name, found)
+                raise await explain_absence(self._database, Absence(task_id, found, name, canonical), scope)
             if listed.file_path is None:
                 return ToldSummary(listed.summary(self._base_url.encode()), is_stored=True)
         look, summary = await self.look_summarized(task_id, run_id, name, narrowing, scope)
@@ -204,6 +210,7 @@ class McpQueryAdapter:
 
         Raises:
             TaskNotFound, RunNotFound, StepNotFound: nothing is there; the task is judged first.
+            StepNotSubmitted: the step was dispatched, and has put nothing out yet.
             AttemptNotFound, OccurrenceNotFound, FileNotMaterialized: the narrowing leads to nothing.
             PathNotFound: the path does.
             InvalidParameter: a path with ``format=file``.
@@ -218,11 +225,11 @@ class McpQueryAdapter:
             found = require_run(address, task_id, run_id)
             scope.require_run(task_id, found)
             scope.require(canonical, canonical if answer is None else answer.step_name)
-            if answer is None:
-                raise StepNotFound(name, found)
-            if narrowing.attempt is not None or narrowing.occurrence is not None:
+            if answer is not None and (narrowing.attempt is not None or narrowing.occurrence is not None):
                 answer, stored = await find_narrowed(stores, found, answer, narrowing), None
                 scope.require(canonical, answer.step_name)  # an earlier part may be another step's
+        if answer is None:
+            raise await explain_absence(self._database, Absence(task_id, found, name, canonical), scope)
         place = Place(task_id, found, self._base_url)
         if narrowing.path is not None:
             look = Look(answer, stored_form(answer), place, narrowing, stored=stored)

@@ -22,6 +22,11 @@ class Database(Protocol):
 
     kind: str
 
+    @property
+    def is_pooled(self) -> bool:
+        """Tell whether a pooler stands between the server and its database."""
+        ...
+
     def snapshot(self) -> AbstractAsyncContextManager[ReadStores]:
         """Open stores whose reads all see one state. Await nothing else inside it."""
         ...

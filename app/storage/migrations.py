@@ -16,9 +16,10 @@ from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 from sqlalchemy import Connection, event
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import NullPool
 
+from app.storage.postgres.connecting import Connector
 from app.storage.sqlite.room import Room, is_about_room
 from app.storage.urls import DatabaseUrl, UnusableDatabase
 
@@ -42,7 +43,7 @@ def migrate(url: DatabaseUrl, revision: str = "head") -> tuple[str | None, str |
         return _migrate_in_transaction(url, revision)
     except (DBAPIError, OSError) as error:
         reason = " ".join(str(getattr(error, "orig", None) or error).split())
-        raise UnusableDatabase(f"the database {url.safe} cannot be used: {reason}") from error
+        raise UnusableDatabase(f"the database {url.safe} cannot be used: {url.without_password(reason)}") from error
 
 
 def _migrate_in_transaction(url: DatabaseUrl, revision: str) -> tuple[str | None, str | None]:
@@ -97,7 +98,7 @@ def scripts_dir() -> Path:
 
 
 async def _in_transaction(url: DatabaseUrl, work: Callable[[Connection], T]) -> T:
-    engine = create_async_engine(url.async_url, poolclass=NullPool)
+    engine = _engine(url)
     try:
         if url.is_sqlite:
             # The driver would commit before each CREATE TABLE: the transaction is ours, and so is its lock.
@@ -113,6 +114,12 @@ async def _in_transaction(url: DatabaseUrl, work: Callable[[Connection], T]) -> 
             return await connection.run_sync(work)
     finally:
         await engine.dispose()
+
+
+def _engine(url: DatabaseUrl) -> AsyncEngine:
+    if url.is_sqlite:
+        return create_async_engine(url.async_url, poolclass=NullPool)
+    return Connector(url).engine(poolclass=NullPool)
 
 
 def _set_up_file(raw: Any, _record: Any) -> None:

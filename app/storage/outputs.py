@@ -116,6 +116,10 @@ class OutputWrites:
         seq: int | None = self._writer.execute(statement, given).scalar_one_or_none()
         return seq
 
+    def list_part_names(self, step_id: str) -> list[str]:
+        """List what the parts of a step are called, each name once, in no order that matters."""
+        return [shown(name) for (name,) in self._writer.execute(_PART_NAMES, {"of_step": step_id})]
+
     def find_unknown(self, output_ids: Sequence[str]) -> str | None:
         """Return the first of these ids that no output has."""
         for output_id in output_ids:
@@ -285,6 +289,7 @@ _of_step = (_a.step_id == bindparam("of_step"), _a.type == bindparam("of_type"),
 _DETACH = update(outputs).where(*_of_step, _a.file_path.is_not(None)).values(file_path=None, file_sha256=None)
 _NEWEST_FINAL = select(_a.seq).where(*_of_step).order_by(_a.attempt.desc(), _a.seq.desc()).limit(1)
 _NEWEST_PART = select(_a.seq).where(*_of_step).order_by(_a.seq.desc()).limit(1)
+_PART_NAMES = select(_a.name).where(_a.step_id == bindparam("of_step"), _a.type == "artifact").distinct()
 _EXISTS = select(_a.seq).where(_a.id == bindparam("id"))
 _keeping: Select[Any] = (
     select(*(_a[column] for column in KeptOutput._fields if column != "body"), bodies.c.data)

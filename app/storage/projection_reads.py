@@ -169,9 +169,18 @@ class ProjectionReads:
         row = await self._reader.first(_CANONICAL, task_id=task_id, name=stored(name))
         return name if row is None else shown(row[0])
 
-    async def list_aliases(self, task_id: str) -> dict[str, str]:
+    async def list_aliases(self, task_id: str, limit: int | None = None) -> dict[str, str]:
         """Return every name of the task's Blueprint and the canonical name it leads to."""
-        return {shown(row[0]): shown(row[1]) for row in await self._reader.all(_ALIASES, task_id=task_id)}
+        if limit is None:
+            rows = await self._reader.all(_ALIASES, task_id=task_id)
+        else:
+            rows = await self._reader.all(_SOME_ALIASES, task_id=task_id, most=limit)
+        return {shown(row[0]): shown(row[1]) for row in rows}
+
+    async def list_names(self, run_id: str, limit: int) -> list[tuple[str, str | None]]:
+        """List names that a run answers for, each with the step that put it out; None where its result did."""
+        rows = await self._reader.all(_SOME_NAMES, run_id=run_id, most=limit)
+        return [(shown(name), None if owner is None else shown(owner)) for name, owner in rows]
 
 
 def _answer(row: Row) -> Answer:
@@ -246,3 +255,10 @@ _RESOLVE = {
 }
 _CANONICAL = select(names.c.canonical).where(names.c.task_id == bindparam("task_id"), names.c.name == bindparam("name"))
 _ALIASES = select(names.c.name, names.c.canonical).where(names.c.task_id == bindparam("task_id"))
+_SOME_ALIASES = _ALIASES.limit(bindparam("most"))
+_SOME_NAMES = (
+    select(_p.name, _p.step_name)
+    .where(_p.run_id == bindparam("run_id"), _p.visibility == LISTED)
+    .order_by(_p.name)
+    .limit(bindparam("most"))
+)

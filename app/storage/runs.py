@@ -9,11 +9,23 @@ from typing import Any, NamedTuple
 from sqlalchemy import Executable, Table, bindparam, delete, func, insert, or_, select, update
 
 from app.domain.errors import RunNotFound
-from app.domain.records import RunStatus, RunSummary
+from app.domain.limits import DEGRADATIONS, LISTED_CHARS, SHOWN_DEGRADATIONS
+from app.domain.records import RunStatus, RunSummary, excerpt
 from app.domain.rendering import compact_json
 from app.domain.values import JsonValue, parse_json
 from app.storage.reader import Reader, Row
-from app.storage.tables import REMOVING, bodies, degradations, dispatches, outputs, projections, runs, shown, stored
+from app.storage.tables import (
+    REMOVING,
+    beginning,
+    bodies,
+    degradations,
+    dispatches,
+    outputs,
+    projections,
+    runs,
+    shown,
+    stored,
+)
 from app.storage.writer import Writer
 
 
@@ -24,6 +36,7 @@ class RunState(NamedTuple):
     task_id: str
     status: RunStatus
     outcome_sha256: str | None
+    updated_at: str
 
 
 class RemovedSlice(NamedTuple):
@@ -60,7 +73,7 @@ class RunWrites:
         row = self._writer.execute(_LOCK, {"run_id": run_id}).first()
         if row is None:
             raise RunNotFound(run_id)
-        return RunState(row[0], row[1], RunStatus(row[2]), row[3])
+        return RunState(row[0], row[1], RunStatus(row[2]), row[3], row[4])
 
     def finish(
         self, run: RunState, status: str, error: str | None, *, result_body_id: int | None, outcome_sha256: str, at: str
@@ -83,8 +96,14 @@ class RunWrites:
         self._writer.execute(_TOUCH, {"touched": run_id, "at": at})
 
     def add_degradation(self, run_id: str, record: JsonValue) -> None:
-        """Keep what a worker reported as done in a lesser way."""
+        """Keep what a worker reported as done in a lesser way, and count it.
+
+        Of a run with more than are kept, one between the first and the last makes place for each new one.
+        """
         self._writer.execute(_ADD_DEGRADATION, {"run_id": run_id, "record": compact_json(record).decode()})
+        count = self._writer.execute(_COUNT_DEGRADATION, {"of_run": run_id}).scalar_one()
+        if count > DEGRADATIONS.value:
+            self._writer.execute(_DROP_DEGRADATION, {"of_run": run_id, "kept": DEGRADATIONS.value // 2})
 
     def hide(self, run_id: str) -> None:
         """Let nobody find a run any more; :meth:`remove_some` removes it."""
@@ -142,12 +161,12 @@ class RunReads:
             given["task_id"] = task_id
         if status is not None:
             given["status"] = status
-        return [(row[0], _summary(row)) for row in await self._reader.all(statement, **given)]
+        return [(row[0], _listed(row)) for row in await self._reader.all(statement, **given)]
 
     async def find(self, run_id: str) -> tuple[RunSummary, JsonValue] | None:
         """Return a run and its ``result_ref``."""
         row = await self._reader.first(_ONE, run_id=run_id)
-        return None if row is None else (_summary(row), None if row[7] is None else parse_json(row[7]))
+        return None if row is None else (_summary(row), None if row[-1] is None else parse_json(row[-1]))
 
     async def find_summary(self, run_id: str) -> RunSummary | None:
         """Return a run without its result."""
@@ -181,23 +200,44 @@ class RunReads:
         }
         return [(row[0], row[1]) for row in await self._reader.all(_ENDED_BEFORE, **given)]
 
+    async def list_unended_before(self, moment: str, after_seq: int, limit: int) -> list[tuple[int, str]]:
+        """List runs that go on and that nothing changed since a moment, oldest first, each with its place."""
+        given = {"moment": moment, "after": after_seq, "most": limit}
+        return [(row[0], row[1]) for row in await self._reader.all(_UNENDED_BEFORE, **given)]
+
     async def list_degradations(self, run_id: str) -> list[JsonValue]:
-        """List what workers reported as done in a lesser way, in the order it came."""
-        return [parse_json(row[0]) for row in await self._reader.all(_DEGRADATIONS, run_id=run_id)]
+        """List what workers reported as done in a lesser way, in the order it came; of many, the first and the last."""
+        half = SHOWN_DEGRADATIONS.value // 2
+        first = await self._reader.all(_FIRST_DEGRADATIONS, run_id=run_id, most=half)
+        rows = list(first)
+        if len(first) == half:
+            last = await self._reader.all(_LAST_DEGRADATIONS, run_id=run_id, most=half, after=first[-1][0])
+            rows += reversed(last)
+        return [parse_json(record) for _, record in rows]
 
 
-_columns = (
-    runs.c.seq,
-    runs.c.id,
-    runs.c.task_id,
-    runs.c.status,
-    runs.c.error,
-    runs.c.created_at,
-    runs.c.updated_at,
-)
+_head = (runs.c.seq, runs.c.id, runs.c.task_id, runs.c.status)
+_rest = (runs.c.created_at, runs.c.updated_at, runs.c.degradation_count)
+_columns = (*_head, runs.c.error, *_rest)
+_listed_columns = (*_head, beginning(runs.c.error, LISTED_CHARS.value), *_rest)
 _ADD = insert(runs)
 _FINISH = update(runs).where(runs.c.id == bindparam("of_run"))
 _ADD_DEGRADATION = insert(degradations)
+_COUNT_DEGRADATION = (
+    update(runs)
+    .where(runs.c.id == bindparam("of_run"))
+    .values(degradation_count=runs.c.degradation_count + 1)
+    .returning(runs.c.degradation_count)
+)
+_oldest_between = (
+    select(degradations.c.seq)
+    .where(degradations.c.run_id == bindparam("of_run"))
+    .order_by(degradations.c.seq)
+    .limit(1)
+    .offset(bindparam("kept"))
+    .scalar_subquery()
+)
+_DROP_DEGRADATION = delete(degradations).where(degradations.c.seq == _oldest_between)
 _is_there = runs.c.status != REMOVING
 _HIDE = update(runs).where(runs.c.id == bindparam("hidden")).values(status=REMOVING)
 _HIDDEN = select(runs.c.id).where(runs.c.status == REMOVING).order_by(runs.c.seq)
@@ -218,7 +258,7 @@ _BODIES_TO_REMOVE = (
 _REMOVE_BODY = delete(bodies).where(bodies.c.id == bindparam("body"))
 _REMOVE_RUN = delete(runs).where(runs.c.id == bindparam("of_run"))
 _LOCK = (
-    select(runs.c.id, runs.c.task_id, runs.c.status, runs.c.outcome_sha256)
+    select(runs.c.id, runs.c.task_id, runs.c.status, runs.c.outcome_sha256, runs.c.updated_at)
     .where(runs.c.id == bindparam("run_id"), _is_there)
     .with_for_update()
 )
@@ -255,11 +295,23 @@ _ENDED_BEFORE = (
     .order_by(runs.c.seq)
     .limit(bindparam("most"))
 )
-_DEGRADATIONS = (
-    select(degradations.c.record).where(degradations.c.run_id == bindparam("run_id")).order_by(degradations.c.seq)
+_UNENDED_BEFORE = (
+    select(runs.c.seq, runs.c.id)
+    .where(
+        runs.c.seq > bindparam("after"),
+        or_(runs.c.status == RunStatus.RUNNING, runs.c.status == RunStatus.PENDING),
+        runs.c.updated_at < bindparam("moment"),
+    )
+    .order_by(runs.c.seq)
+    .limit(bindparam("most"))
+)
+_reports = select(degradations.c.seq, degradations.c.record).where(degradations.c.run_id == bindparam("run_id"))
+_FIRST_DEGRADATIONS = _reports.order_by(degradations.c.seq).limit(bindparam("most"))
+_LAST_DEGRADATIONS = (
+    _reports.where(degradations.c.seq > bindparam("after")).order_by(degradations.c.seq.desc()).limit(bindparam("most"))
 )
 _page = (
-    select(*_columns)
+    select(*_listed_columns)
     .where(runs.c.seq < bindparam("before"), _is_there)
     .order_by(runs.c.seq.desc())
     .limit(bindparam("most"))
@@ -275,7 +327,7 @@ _NEWEST = {
 
 
 def _summary(row: Row) -> RunSummary:
-    _, run_id, task_id, status, error, created_at, updated_at = row[:7]
+    _, run_id, task_id, status, error, created_at, updated_at, degradation_count = row[:8]
     return RunSummary.model_construct(
         id=run_id,
         task_id=task_id,
@@ -283,4 +335,11 @@ def _summary(row: Row) -> RunSummary:
         error=None if error is None else shown(error),
         created_at=created_at,
         updated_at=updated_at,
+        degradation_count=degradation_count,
     )
+
+
+def _listed(row: Row) -> RunSummary:
+    told = _summary(row)
+    error = excerpt(told.error)
+    return told.model_copy(update={"error": error.text, "error_truncated": error.is_cut})

@@ -17,7 +17,10 @@ _SHOWN_CHARS = 100
 
 
 class DispatchLine(NamedTuple):
-    """One attempt of a step; ``duration_ms`` is None while it is in flight, ``url`` while it has put out nothing."""
+    """One attempt of a step; ``duration_ms`` is None while it is in flight, ``url`` while it has put out nothing.
+
+    ``progress`` is what it said last that it is doing, and ``progress_at`` when; None where it never said anything.
+    """
 
     key: str
     step_id: str
@@ -31,6 +34,8 @@ class DispatchLine(NamedTuple):
     is_in_flight: bool
     worker: str
     used: str
+    progress: str | None
+    progress_at: str | None
 
 
 class DispatchesView(NamedTuple):
@@ -78,6 +83,8 @@ def _line(run: RunSummary, entry: StepEntry) -> DispatchLine:
         is_in_flight=entry.status is StepStatus.DISPATCHED and not run.status.is_terminal,
         worker=", ".join(said),
         used=", ".join([*turns, *_tokens(entry.usage)]),
+        progress=None if entry.progress is None else shortened(entry.progress.sentence, _SHOWN_CHARS),
+        progress_at=None if entry.progress is None else entry.progress.at,
     )
 
 

@@ -13,7 +13,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.domain.errors import InvalidParameter, StepNotFound
+from app.domain.errors import InvalidParameter, StepNotFound, StepNotSubmitted
 from app.domain.ids import CTX_NAME, LATEST, check_id
 from app.domain.records import RunStatus, Source, StepList, StepSummary, wire_time
 from app.domain.rendering import WHOLE, sha256_hex
@@ -26,7 +26,7 @@ from app.web.run_list import RunListView, run_list_view
 from app.web.run_steps import Asked
 from app.web.run_view import RunView, run_view
 from app.web.timeline import Scale, scale_of
-from app.web.urls import HOME, run_url, runs_url
+from app.web.urls import HOME, at, run_url, runs_url
 
 _READS = ["GET", "HEAD"]
 _MAX_PAGE_DIGITS = 6
@@ -60,7 +60,7 @@ def runs_router(
     @router.api_route(HOME + "/", methods=_READS)
     async def get_home() -> Response:
         """Send to the list of runs."""
-        return see_other(HOME)
+        return see_other(at(HOME))
 
     @router.api_route(HOME, methods=_READS, openapi_extra=taking("status", "q", "cursor"))
     async def get_runs(request: Request) -> Response:
@@ -110,7 +110,7 @@ async def _result(query: McpQueryAdapter, task_id: str, run_id: str) -> StepSumm
     """Summarize what a run was finished with; a step that bears its name stands before it."""
     try:
         found = await query.summary(task_id, run_id, CTX_NAME, WHOLE)
-    except StepNotFound:
+    except (StepNotFound, StepNotSubmitted):
         return None
     return found if found.source is Source.RESULT_REF else None
 

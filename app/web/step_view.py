@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from app.domain.answers import read_summary
-from app.domain.errors import AttemptNotFound, OccurrenceNotFound, PathNotFound, StepNotFound
+from app.domain.errors import AttemptNotFound, OccurrenceNotFound, PathNotFound, StepNotFound, StepNotSubmitted
 from app.domain.ids import CTX_NAME
 from app.domain.records import Kind, StepEntry, StepSummary
-from app.domain.rendering import WHOLE, Narrowing, etag_of
+from app.domain.rendering import TEXT_TYPE, WHOLE, Narrowing, etag_of
 from app.services.catalog import Catalog
 from app.services.comparisons import Side
 from app.services.query import McpQueryAdapter
@@ -110,7 +110,7 @@ class StepViews:
         names = _ordered(listing.summaries, entries)
         try:
             summary, fault = await self._summary(address)
-        except StepNotFound:
+        except (StepNotFound, StepNotSubmitted):
             address = address._replace(name=await self._query.resolve_step_name(address.task_id, address.name))
             dispatched = sum(entry.name == address.name for entry in entries)
             if not dispatched:
@@ -125,7 +125,11 @@ class StepViews:
             view = view._replace(entry=entry, mark=STEP_MARKS[entry.status])
         if fault is not None:
             return view
-        return view._replace(body=await self._bodies.make(address), curls=await self._curls(address, summary))
+        return view._replace(
+            body=await self._bodies.make(address),
+            curls=await self._curls(address, summary),
+            download_url=await self._download_url(address),
+        )
 
     async def _summary(self, address: StepAddress) -> tuple[StepSummary, str | None]:
         """Look at the output; where the address leads nowhere, at the nearest that is there, with the reason."""
@@ -165,6 +169,12 @@ class StepViews:
             view=address.view,
             body=None,
         )
+
+    async def _download_url(self, address: StepAddress) -> str:
+        """Write where the output is saved from: a text as itself, all else as the API serves it."""
+        narrowing = address.narrowing._replace(format="raw")
+        look = await self._query.look(address.task_id, address.run_id, address.name, narrowing)
+        return address.content_url("raw" if look.form.content_type == TEXT_TYPE else None)
 
     async def _curls(self, address: StepAddress, summary: StepSummary) -> list[tuple[str, str]]:
         """Write the lines that fetch what the tab shows: the tree is of the JSON, raw is a text's own bytes."""

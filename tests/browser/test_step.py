@@ -206,7 +206,7 @@ class TestAnyOutput:
             await expect(page.locator(".raw-row")).to_have_text(attack)
             async with page.expect_download() as coming:
                 await page.get_by_role("link", name="Download").click()
-            assert (await (await coming.value).path()).read_bytes() == json.dumps(attack).encode()
+            assert (await (await coming.value).path()).read_bytes() == attack.encode()
         assert fired == []
 
     async def test_markdown_is_rendered_and_harmless(self, server: Server, http: httpx.AsyncClient, page: Page) -> None:
@@ -326,12 +326,19 @@ class TestShell:
         assert TOKEN not in await page.content()
 
     async def test_a_download_has_the_right_ending(self, server: Server, http: httpx.AsyncClient, page: Page) -> None:
-        """What is downloaded is named by the step and by what it is."""
+        """What is downloaded is named by the step and by what it is; a text is saved as itself, and no JSON string."""
         pipeline = await Pipeline.create(http)
-        dispatched = await pipeline.output("s", {"a": 1})
+        dispatched = await pipeline.output("s", {"a": "b"})
         await pipeline.stage(dispatched, "notes.md", "# x")
-        for name, file_name, body in (("s", "s.json", b'{\n  "a": 1\n}'), ("notes.md", "notes.md", b"# x")):
-            await page.goto(step_url(server, pipeline, name))
+        await pipeline.output("prose", '"é"\n# Title')
+        downloads = (
+            ("s", "", "s.json", b'{\n  "a": "b"\n}'),
+            ("s", "$.a", "s.txt", b"b"),
+            ("notes.md", "", "notes.md", b"# x"),
+            ("prose", "", "prose.txt", '"é"\n# Title'.encode()),
+        )
+        for name, path, file_name, body in downloads:
+            await page.goto(step_url(server, pipeline, name, path=path))
             async with page.expect_download() as coming:
                 await page.get_by_role("link", name="Download").click()
             download = await coming.value

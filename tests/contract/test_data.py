@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.contract.pipeline import Pipeline, bearer, parsed
+from tests.contract.pipeline import Pipeline, bearer, code_of, dumped, parsed
 
 EVENTS: list[tuple[dict[str, Any], Any]] = [
     ({"type": "progress", "stage": "reading"}, {"stage": "reading", "note": None}),
@@ -159,6 +159,31 @@ async def test_stats_are_shown_on_the_step_entry(pipeline: Pipeline) -> None:
     (entry,) = await pipeline.entries()
     assert (entry["worker_kind"], entry["model"], entry["num_turns"]) == ("llm", "m-1", 2)
     assert entry["usage"]["input_tokens"] == 3
+
+
+async def test_adapter_data_is_kept_as_it_is(pipeline: Pipeline) -> None:
+    """Any JSON of at most 64 KiB is shown on the step entry as it was sent; null leaves what is there."""
+    step = await pipeline.dispatch("plan")
+    data = {"session": "s-1", "z": [1, None, {"deep": True}], "nul": "\x00", "large": 2**70}
+    for said in ({"adapter_data": "first"}, {"adapter_data": data}, {"adapter_data": None, "model": "m"}):
+        answer = await pipeline.http.post("/v1/worker/stats", content=dumped(said), headers=bearer(step))
+        assert answer.status_code == 204, answer.text
+    for route in ("steps", ""):
+        shown = parsed(await pipeline.http.get(f"/v1/runs/{pipeline.run_id}/{route}".rstrip("/")))
+        (entry,) = shown["steps" if route else "step_entries"]
+        assert (entry["adapter_data"], entry["model"]) == (data, "m")
+
+
+async def test_adapter_data_has_a_bound(pipeline: Pipeline) -> None:
+    """64 KiB of compact JSON are kept, one byte more is 422 and keeps nothing of the report."""
+    step = await pipeline.dispatch("plan")
+    for size, status in ((65_536, 204), (65_537, 422)):
+        said = {"adapter_data": "x" * (size - 2), "model": f"of {size}"}
+        answer = await pipeline.http.post("/v1/worker/stats", content=dumped(said), headers=bearer(step))
+        assert answer.status_code == status
+        assert status == 204 or (code_of(answer)[1], "65536" in answer.text) == ("invalid_request", True)
+    (entry,) = parsed(await pipeline.http.get(f"/v1/runs/{pipeline.run_id}/steps"))["steps"]
+    assert entry["model"] == "of 65536"
 
 
 @pytest.mark.parametrize("route", ["degradation", "stats"])

@@ -321,10 +321,10 @@ class TestNames:
         for name in ("code", "draft", "later", "own"):
             await pipeline.stage(worker, name, f"artifact {name}")
         assert await pipeline.names() == ["later", "own"]
-        for name in ("code", "draft", "plan"):
-            assert code_of(await pipeline.get(name)) == (404, "step_not_found")
+        for name, code in (("code", "step_not_found"), ("draft", "step_not_submitted"), ("plan", "step_not_submitted")):
+            assert code_of(await pipeline.get(name)) == (404, code)
         later = await pipeline.dispatch("later")
-        assert code_of(await pipeline.get("later", "/content")) == (404, "step_not_found")
+        assert code_of(await pipeline.get("later", "/content")) == (404, "step_not_submitted")
         assert await pipeline.names() == ["own"]
         await pipeline.result(later, "step later")
         await pipeline.stage(worker, "later", "artifact again")
@@ -421,7 +421,7 @@ class TestAnswers:
         for event in events:
             await pipeline.emit(dispatched, event)
         assert await pipeline.names() == ["part"]
-        assert code_of(await pipeline.get("s", "/content")) == (404, "step_not_found")
+        assert code_of(await pipeline.get("s", "/content")) == (404, "step_not_submitted")
         await pipeline.result(dispatched, "the end")
         for event in events:
             await pipeline.emit(dispatched, event)
@@ -495,7 +495,7 @@ class TestBodies:
         """A step's file before its JSON; an artifact's raw bytes from file and store alike; each with its type."""
         files = await Pipeline.create(client, work_dir=str(work_dir))
         store = await Pipeline.create(client)
-        parts = {"a.md": MARKDOWN, "A.MD": MARKDOWN, "b.json": JSON, "c.txt": TEXT, "d": TEXT, "e.html": TEXT}
+        parts = {"a.md": MARKDOWN, "big.MD": MARKDOWN, "b.json": JSON, "c.txt": TEXT, "d": TEXT, "e.html": TEXT}
         body = '{"not": "rendered"}\n\n  # é'
         for pipeline in (files, store):
             dispatched = await pipeline.dispatch("s")

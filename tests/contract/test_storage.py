@@ -135,7 +135,7 @@ def _tables(url: DatabaseUrl) -> set[str]:
     return {name for name in names if not name.startswith("sqlite_")} - {"alembic_version"}
 
 
-NEWEST = "0002"
+NEWEST = "0004"
 
 
 class TestMigrations:
@@ -751,7 +751,10 @@ class TestQueryAdapter:
             assert found is not None
             ref = await protocol.project(key, ctx)
             assert ref.model_dump() == {
-                "Query": {"endpoint": ref.Query and ref.Query.endpoint, "key": key.model_dump()}
+                "Query": {
+                    "endpoint": ref.Query and ref.Query.endpoint,
+                    "key": key.model_copy(update={"run_id": pipeline.run_id}).model_dump(),
+                }
             }
             assert ref.Query is not None
             assert json.loads((await client.get(ref.Query.endpoint)).content) == found.value
@@ -760,6 +763,39 @@ class TestQueryAdapter:
             assert line == f"projection(mcp-query): {ref.Query.endpoint} task_id={pipeline.task_id}"
             assert "\n" not in line
         assert protocol.name == "mcp-query"
+
+    async def test_a_key_names_its_run(self, client: httpx.AsyncClient, adapter: McpQueryAdapter) -> None:
+        """``project`` and ``fetch`` go by the key's run; without one, by the latest, which the reference names."""
+        old = await Pipeline.create(client)
+        await old.output("plan", "old")
+        new = await old.another_run()
+        await new.output("plan", "new")
+        key = ProjectionKey(task_id=old.task_id, step="plan")
+        kept = await adapter.project(key, {"plan": "new"})
+        await old.another_run()
+        refs = []
+        for run, value in ((old, "old"), (new, "new")):
+            of_run = key.model_copy(update={"run_id": run.run_id})
+            assert await adapter.fetch(of_run) == value
+            ref = await adapter.project(of_run, {"plan": value})
+            assert ref.Query is not None
+            assert ref.Query.key == of_run
+            assert json.loads((await client.get(ref.Query.endpoint)).content) == value
+            assert adapter.pointer_line(ref).endswith(f" task_id={old.task_id}")
+            refs.append(ref)
+        assert kept == refs[1]  # still the run that was the latest when it was made
+        with pytest.raises(StepNotFound):
+            await adapter.fetch(key)
+
+    async def test_a_run_of_another_task_is_none(self, client: httpx.AsyncClient, adapter: McpQueryAdapter) -> None:
+        """A key whose run is another task's, or nowhere, is NotFound, to project as to fetch."""
+        pipeline, other = await Pipeline.create(client), await Pipeline.create(client)
+        await other.output("plan", 1)
+        for run_id in (other.run_id, "R-none", ""):
+            key = ProjectionKey(task_id=pipeline.task_id, run_id=run_id, step="plan")
+            for call in (adapter.fetch(key), adapter.project(key, {"plan": 1})):
+                with pytest.raises(RunNotFound):
+                    await call
 
     async def test_a_key_that_leads_nowhere_says_so(self, client: httpx.AsyncClient, adapter: McpQueryAdapter) -> None:
         """An empty task id is InvalidKey; no such task, run, step or path is NotFound, to project as to fetch."""

@@ -196,7 +196,7 @@ class Plane(RuleBasedStateMachine):
         pipeline, model = self.runs[which]
         expected = model.answers().get(model.canonical(name))
         if expected is None:
-            assert code_of(self._do(pipeline.get(name, "/content"))) == (404, "step_not_found")
+            assert code_of(self._do(pipeline.get(name, "/content"))) == (404, _refusal(model, name))
             return
         self._answers(pipeline, name, expected, format="json")
         for occurrence, step in enumerate(model.steps.get(model.canonical(name), []), 1):
@@ -228,6 +228,11 @@ class Plane(RuleBasedStateMachine):
                 self.read(which, name)
         if self.runs:
             self.what_is_listed_is_what_the_words_say()
+
+
+def _refusal(model: Model, name: str) -> str:
+    """Tell what a name that nothing answers for is refused with: a step under way is told from a wrong name."""
+    return "step_not_submitted" if model.steps.get(model.canonical(name)) else "step_not_found"
 
 
 def _parse(step: dict[str, Any], body: bytes) -> Any:

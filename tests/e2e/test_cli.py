@@ -153,6 +153,19 @@ class TestReading:
             assert [word for word in expected if word not in text] == []
             assert "\x1b" not in text
 
+    def test_a_run_shows_what_its_steps_are_doing(self, shell: Shell) -> None:
+        """``run show`` tells of each dispatch its newest stage, note and time, and ``-`` where it said nothing."""
+        _, run_id = _task(shell)
+        steps = [shell.json("dispatch", run_id, ref, "go") for ref in ("busy", "silent")]
+        event = {"type": "progress", "stage": "reading", "note": "3 of 9"}
+        document = {"task_id": steps[0]["step_id"], "attempt": 1, "producer_agent": "busy", "event": event}
+        headers = {"Authorization": f"Bearer {steps[0]['worker_handle']}"}
+        httpx.post(f"{shell.url}/v1/data/emit", json=document, headers=headers, trust_env=False).raise_for_status()
+        *_, busy, silent = shell("run", "show", run_id).stdout.decode().splitlines()
+        at = httpx.get(f"{shell.url}/v1/runs/{run_id}/steps", trust_env=False).json()["steps"][0]["progress"]["at"]
+        assert busy.endswith(f"reading: 3 of 9 ({at})")
+        assert silent.endswith(" -")
+
     def test_json_is_the_servers(self, shell: Shell) -> None:
         """``--json`` prints what the server answered, on one line."""
         task_id, run_id = _task(shell)
@@ -179,6 +192,23 @@ class TestReading:
         assert shell("content", task_id, "list", "--path", "$[0].x[1]").stdout == b"20"
         served = httpx.get(f"{shell.url}/v1/tasks/{task_id}/runs/latest/steps/list/content", trust_env=False)
         assert shell("content", task_id, "list", "--run", run_id).stdout == served.content
+
+    def test_a_text_is_written_as_itself(self, shell: Shell, tmp_path: Path) -> None:
+        """Without ``--format`` a text comes as its own bytes, though its file is a JSON string in a fence."""
+        document = json.dumps({"goal": "g", "work_dir": str(tmp_path)}).encode()
+        created = shell.json("task", "create", "-", given=document)
+        task_id, run_id = created["task_id"], created["run_id"]
+        text = '# Title\n\nsaid "so"'
+        _put_out(shell, run_id, "prose", text.encode())
+        _put_out(shell, run_id, "data", b'{"a": "b"}')
+        assert shell("content", task_id, "prose").stdout == text.encode()
+        assert shell("content", task_id, "data", "--path", "$.a").stdout == b"b"
+        assert shell("content", task_id, "data", "--path", "$.a", "--format", "json").stdout == b'"b"'
+        assert shell("content", task_id, "prose", "--format", "json").stdout == json.dumps(text).encode()
+        files = {name: shell("content", task_id, name, "--format", "file").stdout for name in ("prose", "data")}
+        assert files["prose"].startswith(b"---\n")
+        assert json.dumps(text).encode() in files["prose"]
+        assert shell("content", task_id, "data").stdout == files["data"]
 
     def test_attempts_and_occurrences_are_addressed(self, shell: Shell) -> None:
         """``--attempt`` and ``--occurrence`` reach the older outputs."""
@@ -453,7 +483,13 @@ def _wait_until_healthy(url: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "shown"),
-    [("plain é 計", "plain é 計"), ("\x1b[m", "\\x1b[m"), ("\u202e", "\\u202e"), ("\udc80", "\\udc80")],
+    [
+        ("plain é 計", "plain é 計"),
+        ("\x1b[m", "\\x1b[m"),
+        ("\u202e", "\\u202e"),
+        ("\udc80", "\\udc80"),
+        ("a\u200bb\u3164", "a\\u200bb\\u3164"),
+    ],
 )
 def test_what_a_terminal_would_obey_is_escaped(text: str, shown: str) -> None:
     """Only what can be seen is printed as it is."""

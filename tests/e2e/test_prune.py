@@ -70,7 +70,7 @@ async def _age(database_url: str, run_ids: list[str]) -> None:
 
 def _left(database_url: str, kept: dict[str, str]) -> set[str]:
     async def look() -> set[str]:
-        async with serving(Settings(database_url=database_url)) as http:
+        async with serving(Settings(database_url=database_url, stale_run_after_seconds=0)) as http:
             ids = {run["id"] for run in parsed(await http.get("/v1/runs"))["runs"]}
             outputs = parsed(await http.get("/v1/status"))["counts"]["outputs"]
         assert outputs == len(ids)
@@ -84,7 +84,8 @@ def test_prune_says_what_it_removes_and_spares_what_runs(prune: Prune, kept: dic
     told = prune("--older-than", "30d", "--dry-run")
     assert told.startswith("would remove 4 runs, 400 bytes of outputs, from ")
     assert _left(database_url, kept) == set(kept)
-    assert prune("--older-than", "30d") == told.replace("would remove", "removed")
+    told = told.replace("would remove", "removed").replace("would end", "ended")
+    assert prune("--older-than", "30d") == told
     assert _left(database_url, kept) == {"running", "young"}
     assert prune("--older-than", "30d").startswith("removed 0 runs, 0 bytes")
 
@@ -120,6 +121,29 @@ def test_prune_makes_no_database(prune: Prune, database_url: str) -> None:
     assert not path.exists()
 
 
+def test_prune_ends_what_nobody_writes_to(
+    prune: Prune, kept: dict[str, str], database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that nothing was written to for the setting's time is ended, and said to be; with 0 it goes on."""
+    monkeypatch.setenv("STEPPLANE_STALE_RUN_AFTER_SECONDS", "0")
+    assert "nothing was written to" not in prune("--older-than", "999999d")
+    assert _status(database_url, kept["running"]) == "running"
+    monkeypatch.delenv("STEPPLANE_STALE_RUN_AFTER_SECONDS")
+    assert prune("--older-than", "999999d", "--dry-run").endswith("; would end 1 run that nothing was written to")
+    assert _status(database_url, kept["running"]) == "running"
+    assert prune("--older-than", "999999d").endswith("; ended 1 run that nothing was written to")
+    assert _status(database_url, kept["running"]) == "interrupted"
+    assert "nothing was written to" not in prune("--older-than", "999999d")
+
+
+def _status(database_url: str, run_id: str) -> str:
+    async def look() -> str:
+        async with serving(Settings(database_url=database_url, stale_run_after_seconds=0)) as http:
+            return str(parsed(await http.get(f"/v1/runs/{run_id}"))["status"])
+
+    return asyncio.run(look())
+
+
 async def test_the_background_setting_removes_what_the_command_would(database_url: str) -> None:
     """With RETENTION_DAYS and RETENTION_KEEP_LAST a server removes old runs by itself, and never a running one."""
     async with serving(Settings(database_url=database_url)) as http:
@@ -128,7 +152,8 @@ async def test_the_background_setting_removes_what_the_command_would(database_ur
         for run in (runs[0], runs[1], runs[3]):
             await run.finish()
     await _age(database_url, [run.run_id for run in runs])
-    async with serving(Settings(database_url=database_url, retention_days=30, retention_keep_last=1)) as http:
+    settings = Settings(database_url=database_url, retention_days=30, retention_keep_last=1, stale_run_after_seconds=0)
+    async with serving(settings) as http:
         async with asyncio.timeout(30):
             while await _ids(http) != {runs[2].run_id, runs[3].run_id}:  # noqa: ASYNC110 - a server's own time
                 await asyncio.sleep(0.02)

@@ -34,6 +34,7 @@ class SqliteDatabase:
     """A SQLite file; see :class:`app.storage.database.Database`."""
 
     kind = "sqlite"
+    is_pooled = False
 
     def __init__(self, url: DatabaseUrl) -> None:
         self._identity = FileIdentity(url.path)
