@@ -1,5 +1,6 @@
 """The commands that run something, or do something to a database: serve, migrate, prune, backup, vacuum, demo."""
 
+import os
 import re
 from datetime import timedelta
 from pathlib import Path
@@ -15,6 +16,14 @@ _DatabaseOption = Annotated[
     str | None,
     typer.Option(metavar="URL", help="sqlite:///file or postgresql://…; a password is safer in the environment."),
 ]
+
+
+def _shown_database() -> str | None:
+    """Name the database that a server of this shell would keep all in; None where the name may hold a password."""
+    from app.config import default_database_url  # noqa: PLC0415  # as in serve
+
+    url = os.environ.get("STEPPLANE_DATABASE_URL") or default_database_url()
+    return url if url.startswith("sqlite") else None
 
 
 _AGE = re.compile(r"([0-9]{1,6})([dhm])")
@@ -137,5 +146,7 @@ def demo(
     from app.demo.program import DemoOptions, run_demo  # noqa: PLC0415  # as in serve, though less
 
     token = operator_token(token_file)
-    options = DemoOptions(folder, server, port, token, leave_up=not then_exit, pace_seconds=pace)
+    options = DemoOptions(
+        folder, server, port, token, leave_up=not then_exit, pace_seconds=pace, database_url=_shown_database()
+    )
     raise typer.Exit(run_demo(options, output.say))
