@@ -10,7 +10,12 @@ from platformdirs import user_data_path
 from pydantic import AnyHttpUrl, Field, SecretStr, TypeAdapter, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from app.domain.limits import POINTERS, TOKEN_CHARS
+
 LOOPBACK_HOSTS = frozenset({"127.0.0.1", "localhost", "::1"})
+
+_OWN_ROOTS = frozenset({"v1", "ui", "metrics", "openapi.json", "favicon.ico"})
+"""How our own paths begin: below such a base path, none could be told from one whose proxy has stripped it."""
 
 
 def default_database_url() -> str:
@@ -25,15 +30,26 @@ class Settings(BaseSettings):
 
     database_url: str = Field(
         default_factory=default_database_url,
+        repr=False,  # it may hold a password
         description="SQLite file (`sqlite:///path`) or PostgreSQL (`postgresql://user:password@host/name`).",
     )
     host: str = Field(default="127.0.0.1", min_length=1, description="Address to listen on.")
     port: int = Field(default=7777, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
     base_url: str | None = Field(
-        default=None, description="Public URL of the server, for absolute `content_url`s; unset: they start at `/`."
+        default=None,
+        description="Public URL of the server, with its path where a proxy serves it below one; "
+        "unset: `content_url`s start at `/`.",
     )
     operator_token: SecretStr | None = Field(
-        default=None, description="Bearer that every route but health and the workers' needs; unset: loopback only."
+        default=None,
+        description="Bearer that every route but health and the workers' needs, of at least 16 characters; "
+        "unset: loopback only.",
+    )
+    login_delay_seconds: int = Field(
+        default=10,
+        ge=0,
+        le=60,
+        description="How long the answer to a wrong bearer may wait, where its address has shown many; 0: never.",
     )
     insecure: bool = Field(default=False, description="Listen beyond loopback without an operator token.")
     worker_token_ttl_seconds: int = Field(
@@ -45,6 +61,12 @@ class Settings(BaseSettings):
     max_output_bytes: int = Field(
         default=2 * 1024 * 1024, ge=1024, le=1024**3, description="Largest body that a worker may submit, in bytes."
     )
+    max_pointers: int = Field(
+        default=POINTERS.value,
+        ge=1,
+        le=100_000,
+        description="How many earlier outputs a prompt points at: those submitted last; the others are counted.",
+    )
     projection_roots: list[Path] | None = Field(
         default=None,
         description="JSON list of directories under which files may be written or read; "
@@ -52,6 +74,12 @@ class Settings(BaseSettings):
     )
     keep_alive_seconds: int = Field(
         default=75, ge=1, le=3600, description="How long a connection may be silent between two requests."
+    )
+    file_mode: str = Field(
+        default="0600",
+        pattern="^0?6[046][046]$",
+        description="Who may read and write the files of outputs, in octal; "
+        "who may read them may enter their directories.",
     )
     retention_days: float | None = Field(
         default=None,
@@ -78,13 +106,23 @@ class Settings(BaseSettings):
     @field_validator("base_url")
     @classmethod
     def _base_url_is_http(cls, given: str | None) -> str | None:
-        if given is not None:
-            return str(TypeAdapter(AnyHttpUrl).validate_python(given))  # encoded: it is written into JSON and headers
-        return given
+        if given is None:
+            return given
+        url = TypeAdapter(AnyHttpUrl).validate_python(given)
+        if url.query is not None or url.fragment is not None:
+            message = "is the URL of the server alone: it has no ? and no #"
+            raise ValueError(message)
+        if (url.path or "/").split("/")[1] in _OWN_ROOTS:
+            message = f"may not begin with a path of the server's own: {', '.join(sorted(_OWN_ROOTS))}"
+            raise ValueError(message)
+        return str(url)  # encoded: it is written into JSON and headers
 
     @field_validator("operator_token")
     @classmethod
     def _token_is_a_bearer(cls, given: SecretStr | None) -> SecretStr | None:
+        if given is not None and len(given.get_secret_value()) < TOKEN_CHARS.value:
+            message = f"must be at least {TOKEN_CHARS.value} characters long: openssl rand -hex 32 makes a good one"
+            raise ValueError(message)
         if given is not None and not all("!" <= char <= "~" for char in given.get_secret_value()):
             message = "must be printable ASCII without spaces, since it travels in a header"
             raise ValueError(message)
@@ -97,6 +135,11 @@ class Settings(BaseSettings):
                 message = f"projection_roots: {str(root)!r} is not an absolute path"
                 raise ValueError(message)
         return self
+
+    @property
+    def file_mode_bits(self) -> int:
+        """The mode of files as a number."""
+        return int(self.file_mode, 8)
 
     @property
     def listens_on_loopback(self) -> bool:

@@ -7,11 +7,12 @@ command line.
 import asyncio
 import contextlib
 import functools
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
+import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
@@ -26,6 +27,7 @@ from app.api.data import data_router
 from app.api.document import complete_document
 from app.api.errors import MethodNotAllowed, domain_error, error_answer, status_of
 from app.api.health import health_router
+from app.api.methods import HeadAsGet
 from app.api.middleware import REQUEST_ID_KEY, Envelope, Guard
 from app.api.outlines import outlines_router
 from app.api.plane_docs import debug_plane_router
@@ -36,15 +38,18 @@ from app.api.tasks import tasks_router
 from app.api.worker import worker_router
 from app.api.worker_plane import WorkerPlane
 from app.config import Settings
-from app.domain.errors import StepplaneError
+from app.domain.errors import StepplaneError, StorageGone
+from app.domain.limits import REQUEST_PER_OUTPUT
 from app.routes import body_model, take_no_parameters
 from app.services.access import Access
 from app.services.appender import Appender
+from app.services.attempts import Attempts
 from app.services.catalog import Catalog
 from app.services.comparisons import Comparisons
 from app.services.data import Data
 from app.services.engine import Engine
 from app.services.file_bodies import FileBodies
+from app.services.leftovers import Leftovers
 from app.services.materializer import Materializer
 from app.services.outlines import Outlines
 from app.services.overviews import Overviews
@@ -61,6 +66,7 @@ from app.storage.database import Database
 from app.storage.files.states import FileStates
 from app.storage.opening import open_database
 from app.storage.urls import UnusableDatabase, parse_database_url
+from app.web.base_path import BasePath
 from app.web.compare_pages import compare_router
 from app.web.compare_view import CompareViews
 from app.web.error_pages import error_page, is_page
@@ -75,9 +81,6 @@ from app.web.step_news import StepNews
 from app.web.step_pages import step_router
 from app.web.step_view import StepViews
 
-_REQUEST_PER_OUTPUT = 8
-"""How much larger than an output an orchestrator's body may be: a run's result holds many."""
-
 _DESCRIPTION = """
 What did that step put out? Pull it, while the run still goes on.
 
@@ -88,6 +91,9 @@ pointers, and submit.
 
 
 _PRUNED_EVERY = timedelta(hours=1)
+_LOOKED_EVERY_SECONDS = 1.0
+
+log = structlog.get_logger(__name__)
 
 
 class StartupError(Exception):
@@ -113,7 +119,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         await asyncio.to_thread(migrations.migrate, url)
-        async with _pruning(settings, database), _ending_stale_runs(settings, database):
+        database.version()  # on SQLite opens it: on a full disk there is room for that now, and may be none later
+        async with _housekeeping(app, settings, database):
             yield
         await database.close()
 
@@ -122,6 +129,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         version=__version__,
         description=_DESCRIPTION,
         lifespan=lifespan,
+        servers=[{"url": settings.base_url.rstrip("/")}] if settings.base_url else None,
         docs_url=None,  # they load their scripts from another host; /openapi.json is served
         redoc_url=None,
         redirect_slashes=False,  # a slash at the end is another path, not another spelling of one
@@ -130,6 +138,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     for route in app.routes:  # the document's, which the framework made
         if isinstance(route, Route):
             take_no_parameters(route)
+    app.state.end = lambda _: None  # whoever runs the application as a process puts the way to end it here
     _wire(app, settings, database)
     for kind in (StepplaneError, RequestValidationError, HTTPException, Exception):
         app.add_exception_handler(kind, _answer_error)
@@ -163,7 +172,7 @@ def _wire(app: _Application, settings: Settings, database: Database) -> None:
     token = settings.operator_token.get_secret_value() if settings.operator_token else None
     roots = settings.allowed_roots
     files = FileStates(roots)
-    materializer = Materializer(database, files, roots)
+    materializer = Materializer(database, roots, settings.file_mode_bits)
     query = McpQueryAdapter(database, files, base_url)
     outlines = Outlines(query)
     catalog = Catalog(database)
@@ -175,15 +184,19 @@ def _wire(app: _Application, settings: Settings, database: Database) -> None:
     data = Data(database, appender, clock=now)
     app.include_router(debug_plane_router(query))
     app.include_router(outlines_router(outlines))
-    app.include_router(tasks_router(engine, catalog))
+    app.include_router(tasks_router(engine, catalog, urlsplit(base_url).path))
     app.include_router(runs_router(engine, catalog))
-    prompts = Prompts(database, query, Recent(database.version), base_url)
+    prompts = Prompts(database, query, Recent(database.version), max_pointers=settings.max_pointers, base_url=base_url)
     app.include_router(worker_router(prompts, submissions, data))
     app.include_router(data_router(data))
     app.include_router(schemas_router())
     app.include_router(health_router(Status(database, clock=now), __version__))
     access, sessions = Access(database, token, clock=now), Sessions(token, clock=now)
-    _wire_pages(app, access, sessions, is_https=base_url.startswith("https://"))
+    attempts = Attempts(max_delay_seconds=settings.login_delay_seconds)
+    statics = Statics()
+    app.pages = Pages(statics, version=__version__, has_login=sessions.are_needed, is_full=database.is_full)
+    app.include_router(statics_router(statics))
+    app.include_router(logins_router(app.pages, access, attempts, sessions, is_https=base_url.startswith("https://")))
     overviews = Overviews(database)
     app.include_router(runs_pages_router(app.pages, overviews, query, clock=now))
     app.include_router(guessed_router(overviews))
@@ -191,60 +204,62 @@ def _wire(app: _Application, settings: Settings, database: Database) -> None:
     app.include_router(step_router(app.pages, views, StepFiles(query, outlines), StepNews(query, catalog)))
     app.include_router(compare_router(app.pages, CompareViews(query, catalog, Comparisons(query))))
     # The envelope holds the guard, and the guard all that answers: what is asked most before the framework.
-    hot = WorkerPlane(app.outer, prompts, submissions)
+    hot = WorkerPlane(HeadAsGet(app.outer), prompts, submissions)
     app.outer = Envelope(
         Guard(
             DebugPlane(hot, query, Recent(database.version)),
             access,
+            attempts,
             sessions,
             base_url=base_url,
             max_output_bytes=settings.max_output_bytes,
-            max_request_bytes=settings.max_output_bytes * _REQUEST_PER_OUTPUT,
+            max_request_bytes=settings.max_output_bytes * REQUEST_PER_OUTPUT.value,
             own_hosts=frozenset({urlsplit(base_url).hostname or ""}) if settings.listens_on_loopback else None,
         ),
         functools.partial(_write_error, app.pages),
     )
-
-
-def _wire_pages(app: _Application, access: Access, sessions: Sessions, *, is_https: bool) -> None:
-    """Put the pages of the web UI over the services."""
-    statics = Statics()
-    app.pages = Pages(statics, version=__version__, has_login=sessions.are_needed)
-    app.include_router(statics_router(statics))
-    app.include_router(logins_router(app.pages, access, sessions, is_https=is_https))
+    if urlsplit(base_url).path:
+        app.outer = BasePath(app.outer, urlsplit(base_url).path)
 
 
 @contextlib.asynccontextmanager
-async def _pruning(settings: Settings, database: Database) -> AsyncIterator[None]:
-    """Remove old runs in the background, where the settings say how old."""
+async def _housekeeping(app: FastAPI, settings: Settings, database: Database) -> AsyncIterator[None]:
+    """Work in the background: remove what killed processes left and old runs, and end runs that nobody writes to."""
+    retention = Retention(database, clock=now)
+    leftovers = Leftovers(database, settings.allowed_roots)
+    jobs = [
+        asyncio.create_task(leftovers.keep_sweeping(_PRUNED_EVERY)),
+        asyncio.create_task(_removing(settings, retention)),
+        asyncio.create_task(_watch(app, database)),
+    ]
+    if settings.stale_run_after_seconds:
+        after = timedelta(seconds=settings.stale_run_after_seconds)
+        jobs.append(asyncio.create_task(StaleRuns(database, clock=now).keep_ending(after)))
+    yield
+    for job in jobs:
+        job.cancel()
+    await asyncio.gather(*jobs, return_exceptions=True)
+
+
+async def _removing(settings: Settings, retention: Retention) -> None:
+    """Go on with removals that were cut off, and keep removing old runs where the settings say how old."""
     if settings.retention_days is None:
-        yield
+        await retention.resume()
         return
     older_than = timedelta(days=settings.retention_days)
-    retention = Retention(database, clock=now)
-    async with _beside(retention.keep_pruning(older_than, keep_last=settings.retention_keep_last, every=_PRUNED_EVERY)):
-        yield
+    await retention.keep_pruning(older_than, keep_last=settings.retention_keep_last, every=_PRUNED_EVERY)
 
 
-@contextlib.asynccontextmanager
-async def _ending_stale_runs(settings: Settings, database: Database) -> AsyncIterator[None]:
-    """End runs that nobody writes to any more, in the background, unless the settings say never."""
-    if not settings.stale_run_after_seconds:
-        yield
-        return
-    after = timedelta(seconds=settings.stale_run_after_seconds)
-    async with _beside(StaleRuns(database, clock=now).keep_ending(after)):
-        yield
-
-
-@contextlib.asynccontextmanager
-async def _beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Do work that never ends, until the block does."""
-    task = asyncio.create_task(work)
-    yield
-    task.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await task
+async def _watch(app: FastAPI, database: Database) -> None:
+    """Ask for the end of the server once its database is gone: what it has open is what nobody else can open."""
+    while True:
+        try:
+            database.require_there()
+        except StorageGone as error:
+            log.critical("storage_gone", error=error.sentence)
+            app.state.end(error.sentence)
+            return
+        await asyncio.sleep(_LOOKED_EVERY_SECONDS)
 
 
 async def _answer_error(request: Request, error: Exception) -> Response:
@@ -262,7 +277,7 @@ def _write_error(pages: Pages, scope: Scope, error: StepplaneError, request_id: 
 
 
 def _takes(request: Request, method: str) -> bool:
-    scope = {**request.scope, "method": method}
+    scope = {**request.scope, "method": "GET" if method == "HEAD" else method}
     return any(route.matches(scope)[0] is Match.FULL for route in request.app.router.routes)
 
 

@@ -21,11 +21,16 @@ from app.config import Settings
 from app.domain.limits import SPARE_DESCRIPTORS
 from app.main import StartupError, create_app, now
 from app.observability import set_up_logs
+from app.services.leftovers import Leftovers
 from app.services.retention import Pruned, Retention
 from app.services.stale_runs import StaleRuns
 from app.storage import migrations
 from app.storage.opening import open_database
 from app.storage.urls import DatabaseUrl, UnusableDatabase, parse_database_url
+
+
+class Ended(StartupError):
+    """The server could not go on; the sentence says why."""
 
 
 def migrate(settings: Settings) -> str:
@@ -56,6 +61,8 @@ def prune(settings: Settings, older_than: timedelta, *, keep_last: int = 0, dry_
         try:
             after = timedelta(seconds=settings.stale_run_after_seconds)
             ended = await StaleRuns(database, clock=now).end(after, dry_run=dry_run) if after else 0
+            if not dry_run:
+                await Leftovers(database, settings.allowed_roots).sweep()  # before what names their directories goes
             return ended, await Retention(database, clock=now).prune(older_than, keep_last=keep_last, dry_run=dry_run)
         finally:
             await database.close()
@@ -83,6 +90,7 @@ def serve(settings: Settings) -> None:
 
     Raises:
         StartupError: the database cannot be used, the port is taken, or the address is open without a token.
+        Ended: its database was deleted under it.
     """
     if not settings.listens_on_loopback and settings.operator_token is None and not settings.insecure:
         raise StartupError(
@@ -99,7 +107,9 @@ def serve(settings: Settings) -> None:
         sys.stderr.write(f"stepplane {__version__} listens on {url} (to look around: {url}/ui), keeps all in {where}\n")
         sys.stderr.flush()
         server = server_of(app, keep_alive_seconds=settings.keep_alive_seconds, max_connections=raise_descriptors())
-        _run(server, listener)
+        ended = _run(app, server, listener)
+    if ended:
+        raise Ended(ended[0])
 
 
 def _bound(host: str, port: int) -> socket.socket:
@@ -119,7 +129,15 @@ _GC_THRESHOLD = 50_000
 """New containers between two collections. A list of 1,000 steps makes some 5,000, all gone with its answer."""
 
 
-def _run(server: uvicorn.Server, listener: socket.socket) -> None:
+def _run(app: Any, server: uvicorn.Server, listener: socket.socket) -> list[str]:
+    """Serve until a signal; return why it ended where the application itself asked for that."""
+    ended: list[str] = []
+
+    def end(sentence: str) -> None:
+        ended.append(sentence)
+        server.should_exit = True
+
+    app.state.end = end
     # What is loaded now stays: the collector need not look through it again and again, nor after every list.
     gc.freeze()
     gc.set_threshold(_GC_THRESHOLD)
@@ -127,6 +145,7 @@ def _run(server: uvicorn.Server, listener: socket.socket) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
     server.run(sockets=[listener])
+    return ended
 
 
 def server_of(

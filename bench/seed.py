@@ -19,7 +19,6 @@ from app.services.file_bodies import FileBodies
 from app.services.materializer import Materializer
 from app.services.submissions import Submissions
 from app.storage import migrations
-from app.storage.files.states import FileStates
 from app.storage.opening import open_database
 from app.storage.urls import parse_database_url
 from bench.documents import body_of
@@ -78,7 +77,7 @@ class _Seeder:
 
     def __init__(self, database_url: str) -> None:
         self._database = open_database(parse_database_url(database_url))
-        materializer = Materializer(self._database, FileStates(()), ())
+        materializer = Materializer(self._database, ())
         appender = Appender(self._database, materializer, clock=_now)
         self._engine = Engine(self._database, materializer, clock=_now, handle_ttl_seconds=_HANDLE_TTL_SECONDS)
         self._submissions = Submissions(appender, FileBodies(_MAX_OUTPUT_BYTES, ()))

@@ -15,8 +15,10 @@ from starlette.datastructures import Headers
 from starlette.types import Receive, Scope
 
 from app.api.answers import header_values
-from app.domain.errors import InvalidJson, Malformed, TooLarge
-from app.domain.values import MAX_DEPTH, JsonValue, parse_json
+from app.api.errors import UnsupportedEncoding
+from app.domain.errors import InvalidJson, Malformed, NestedTooDeep, TooLarge
+from app.domain.limits import YAML_BYTES, YAML_CHARS, YAML_NODES
+from app.domain.values import MAX_DEPTH_TAKEN, JsonValue, parse_json
 from app.routes import KnownRoute
 from app.services.threads import run_beside
 
@@ -24,18 +26,19 @@ LIMIT_KEY = "stepplane.limit_bytes"
 """Where the guard leaves how large this request's body may be."""
 
 _YAML_TYPES = frozenset({"application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml"})
-_MAX_YAML_BYTES = 512 * 1024
-_MAX_YAML_NODES = 1_000_000
-_MAX_YAML_CHARS = 16 * 1024 * 1024
 
 
 async def read_body(scope: Scope, receive: Receive) -> bytes:
     """Read a body whole.
 
     Raises:
+        UnsupportedEncoding: it is coded, and would be read as what it is not.
         TooLarge: it is over the limit; told by its declared length where there is one, else as soon as it shows.
     """
     limit_bytes: int = scope[LIMIT_KEY]
+    for coding in header_values(scope, b"content-encoding"):
+        if coding.strip().lower() not in {b"", b"identity"}:
+            raise UnsupportedEncoding(coding.decode("latin-1"))
     declared = b"".join(header_values(scope, b"content-length")[:1])
     if declared.isdigit() and int(declared) > limit_bytes:
         raise TooLarge(limit_bytes, int(declared))
@@ -95,14 +98,14 @@ class _JsonRequest(Request):
 
     async def json(self) -> JsonValue:
         body = await self.body()
-        return await run_beside(len(body), parse_json, body)
+        return await run_beside(len(body), parse_json, body, MAX_DEPTH_TAKEN)
 
 
 class _YamlRequest(_JsonRequest):
     async def json(self) -> JsonValue:
         body = await self.body()
-        if len(body) > _MAX_YAML_BYTES:
-            raise InvalidJson(f"the YAML is {len(body)} bytes; over {_MAX_YAML_BYTES} bytes send JSON instead")
+        if len(body) > YAML_BYTES.value:
+            raise InvalidJson(f"the YAML is {len(body)} bytes; over {YAML_BYTES.value} bytes send JSON instead")
         return await asyncio.to_thread(parse_yaml, body)
 
 
@@ -111,13 +114,14 @@ def parse_yaml(body: bytes) -> JsonValue:
 
     Raises:
         InvalidJson: it is no YAML, holds something that JSON has not, or aliases blow it up.
+        NestedTooDeep: it nests deeper than is taken.
     """
     try:
         document = yaml.load(body, Loader=_JsonLoader)  # noqa: S506 - a SafeLoader with less in it
     except yaml.YAMLError as error:
         raise InvalidJson(f"this is not YAML: {' '.join(str(error).split())}") from error
     except RecursionError as error:
-        raise InvalidJson(f"the YAML nests deeper than {MAX_DEPTH} levels") from error
+        raise NestedTooDeep(MAX_DEPTH_TAKEN) from error
     except (ValueError, LookupError, AttributeError) as error:  # what the parser's own constructors let escape
         raise InvalidJson("this is not YAML: a value is not what its tag says it is") from error
     _check(document)
@@ -150,24 +154,24 @@ _JsonLoader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"^(?:tru
 def _check(document: JsonValue) -> None:
     """Walk what an alias may have made a huge or endless tree, and stop early."""
     level, nodes, chars = [document], 0, 0
-    for _ in range(MAX_DEPTH + 1):
+    for _ in range(MAX_DEPTH_TAKEN + 1):
         children: list[JsonValue] = []
         for node in level:
             _check_node(node)
             nodes += 1
             chars += _text_chars(node)
-            if chars > _MAX_YAML_CHARS:
-                raise InvalidJson(f"the YAML has over {_MAX_YAML_CHARS} characters once its aliases are followed")
+            if chars > YAML_CHARS.value:
+                raise InvalidJson(f"the YAML has over {YAML_CHARS.value} characters once its aliases are followed")
             if isinstance(node, dict):
                 children.extend(node.values())
             elif isinstance(node, list):
                 children.extend(node)
-            if nodes + len(children) > _MAX_YAML_NODES:
-                raise InvalidJson(f"the YAML has over {_MAX_YAML_NODES} values once its aliases are followed")
-        if not children:
+            if nodes + len(children) > YAML_NODES.value:
+                raise InvalidJson(f"the YAML has over {YAML_NODES.value} values once its aliases are followed")
+        if not any(isinstance(node, dict | list) for node in level):
             return
         level = children
-    raise InvalidJson(f"the YAML nests deeper than {MAX_DEPTH} levels")
+    raise NestedTooDeep(MAX_DEPTH_TAKEN)
 
 
 def _text_chars(node: JsonValue) -> int:

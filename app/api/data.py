@@ -20,7 +20,9 @@ from app.domain.errors import (
     InvalidName,
     InvalidParameter,
     OutputNotFound,
+    PartNameTaken,
     RunFinished,
+    TooManyParts,
     UnknownParent,
 )
 from app.domain.records import OutputRecord
@@ -47,8 +49,10 @@ def data_router(data: Data) -> APIRouter:
         InvalidId,
         InvalidName,
         InvalidParameter,
+        PartNameTaken,
         RunFinished,
         UnknownParent,
+        TooManyParts,
     )
 
     @router.post("/emit", response_model=EmittedBody, responses=documented(*emit_errors))

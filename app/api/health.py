@@ -38,6 +38,8 @@ def health_router(status: Status, version: str) -> APIRouter:
                 started_at=wire_time(status.started_at),
                 uptime_seconds=status.uptime_seconds,
                 database=status.database_kind,
+                pooler=status.has_pooler,
+                storage=status.storage,
                 counts=await status.count(),
             )
         )

@@ -19,6 +19,7 @@ from app.domain.errors import InvalidParameter
 from app.domain.ids import LATEST, check_id
 from app.domain.records import MAX_COUNT
 from app.domain.rendering import WHOLE, Narrowing, etag_of, sha256_hex
+from app.domain.visible import visible
 from app.routes import require_known
 from app.services.looks import Look
 from app.services.query import FORMATS, McpQueryAdapter
@@ -155,9 +156,9 @@ _ENDINGS = {"application/json": ".json", "text/markdown; charset=utf-8": ".md"}
 
 
 def _file_name(look: Look) -> str:
-    """Name a download: what stands there, with the ending of what it is."""
+    """Name a download: what stands there, with the ending of what it is, and nothing hidden that would lie about it."""
     ending = _ENDINGS.get(look.form.content_type, ".txt")
-    name = look.answer.name
+    name = visible(look.answer.name)
     return name if name.lower().endswith(ending) or (ending == ".txt" and "." in name) else name + ending
 
 

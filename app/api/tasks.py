@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field
 
 from app.api.answers import AnswerResponse
 from app.api.bodies import YamlBodyRoute
-from app.api.errors import documented
+from app.api.errors import UnsupportedEncoding, documented
 from app.api.json_answers import json_response
 from app.api.plane_docs import TaskId
 from app.domain.errors import (
@@ -19,24 +19,30 @@ from app.domain.errors import (
     InvalidName,
     InvalidParameter,
     InvalidRequest,
+    NestedTooDeep,
     StepNamingCollision,
     TaskNotFound,
     TooLarge,
+    TooManyValues,
     Unauthenticated,
 )
 from app.domain.ids import check_id
+from app.domain.limits import CURSOR_CHARS
 from app.domain.records import RunSummary, TaskRecord, TaskSummary
 from app.domain.requests import CreatedTask, NewTask
 from app.services.catalog import DEFAULT_LIMIT, MAX_LIMIT, Catalog
 from app.services.engine import Engine
 
 ACCESS_ERRORS = (Unauthenticated, Forbidden)
-BODY_ERRORS = (InvalidJson, InvalidRequest, TooLarge)
+BODY_ERRORS = (InvalidJson, InvalidRequest, TooLarge, NestedTooDeep, TooManyValues, UnsupportedEncoding)
 VALUE_ERRORS = (*BODY_ERRORS, IndentedTooLarge)
 """Where the body holds a value that is kept as an output."""
 
 Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="How many at most.")]
-Cursor = Annotated[str | None, Query(description="Where to go on: the `next_cursor` of the page before.")]
+Cursor = Annotated[
+    str | None,
+    Query(max_length=CURSOR_CHARS.value, description="The `next_cursor` of the page before."),
+]
 
 
 class TaskListBody(BaseModel):
@@ -53,8 +59,14 @@ class TaskBody(BaseModel):
     runs: list[RunSummary] = Field(description="Its newest runs, newest first; 500 at most.")
 
 
-def tasks_router(engine: Engine, catalog: Catalog) -> APIRouter:
-    """Make the routes of tasks."""
+def tasks_router(engine: Engine, catalog: Catalog, base_path: str = "") -> APIRouter:
+    """Make the routes of tasks.
+
+    Args:
+        engine: creates them.
+        catalog: lists them.
+        base_path: where the server's root is on its public host, without a trailing slash.
+    """
     router = APIRouter(tags=["orchestrator"], prefix="/v1/tasks", route_class=YamlBodyRoute)
 
     @router.post(
@@ -69,7 +81,7 @@ def tasks_router(engine: Engine, catalog: Catalog) -> APIRouter:
     async def create_task(new: NewTask) -> AnswerResponse:
         """Create a task, and kick its first run unless `start` is false."""
         created = await engine.create_task(new)
-        return json_response(created, 201, location=f"/v1/tasks/{created.task_id}")
+        return json_response(created, 201, location=f"{base_path}/v1/tasks/{created.task_id}")
 
     @router.get("", response_model=TaskListBody, responses=documented(*ACCESS_ERRORS, InvalidParameter))
     async def list_tasks(limit: Limit = DEFAULT_LIMIT, cursor: Cursor = None) -> Any:
@@ -92,6 +104,6 @@ def tasks_router(engine: Engine, catalog: Catalog) -> APIRouter:
     async def start_run(task: TaskId) -> Any:
         """Kick another run of a task."""
         run = await engine.start_run(check_id("task", task))
-        return json_response(run, 201, location=f"/v1/runs/{run.id}")
+        return json_response(run, 201, location=f"{base_path}/v1/runs/{run.id}")
 
     return router

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from app.domain.rendering import compact_json
 from app.domain.values import JsonValue
+from app.domain.visible import visible
 
 
 def say(text: str) -> None:
@@ -60,8 +61,8 @@ def show_fields(fields: Iterable[tuple[str, JsonValue]]) -> None:
 
 
 def printable(text: str) -> str:
-    """Write each character that a terminal would obey, and not show, as its escape."""
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+    """Write each character that a terminal would obey, or not show, as its escape."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in visible(text))
 
 
 def _cell(item: JsonValue) -> str:

@@ -3,6 +3,7 @@
 The invariant: only the commands that run a server import this module, since the whole server comes with it.
 """
 
+import os
 from datetime import timedelta
 from typing import Any
 
@@ -11,6 +12,8 @@ from pydantic_settings import SettingsError
 from typer.exceptions import TyperException
 
 from app import running
+from app.cli import output
+from app.cli.variables import unknown_variables
 from app.config import Settings
 from app.domain.errors import StepplaneError
 from app.main import StartupError
@@ -18,6 +21,8 @@ from app.main import StartupError
 
 def serve(**given: Any) -> None:
     """Serve with the settings given, over those of the environment."""
+    for warning in unknown_variables(os.environ):
+        output.complain(warning)
     settings = _settings(given)
     try:
         running.serve(settings)

@@ -279,6 +279,12 @@ def pointer_json(summary: bytes) -> bytes:
     return b"".join((name_and_size, rest[start : rest.index(_PREVIEW_KEY)], _DIGEST_KEY, rest[:_DIGEST_LENGTH], b'"}'))
 
 
+def submission_key(summary: bytes) -> bytes:
+    """Return what orders rendered summaries by their submission; the parts of a run's result come last, as it does."""
+    return summary.rpartition(_SUBMITTED_KEY)[2]  # a quoted time, or null: a letter sorts behind a quote
+
+
+_SUBMITTED_KEY = b'"submitted_at":'
 _DIGEST_KEY = b',"sha256":"'
 _DIGEST_LENGTH = 64
 _FILE_KEY = b',"file_path":"'

@@ -7,13 +7,14 @@ import re
 import secrets
 
 from app.domain.errors import InvalidId, InvalidName
+from app.domain.limits import NAME_BYTES
 
 _RANDOM_BYTES = 8
 _HANDLE_BYTES = 16
 _TAIL = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _PREFIXES = {"task": "T-", "run": "R-", "step": "ST-", "output": "out-"}
 
-MAX_NAME_BYTES = 1_024
+MAX_NAME_BYTES = NAME_BYTES.value
 """The longest name. Names are keys, and a PostgreSQL index entry holds 2,700 bytes."""
 
 CTX_NAME = "_ctx"

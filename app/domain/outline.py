@@ -10,12 +10,13 @@ from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from app.domain.limits import PAGE_CHILDREN
 from app.domain.paths import Segment, format_path
 from app.domain.rendering import Preview, preview_of, render_json
 from app.domain.values import JsonValue, kind_of
 
 DEFAULT_CHILDREN = 100
-MAX_CHILDREN = 1000
+MAX_CHILDREN = PAGE_CHILDREN.value
 PREVIEW_BYTES = 120
 TEXT = "text"
 """The type of a body that is no JSON: an artifact's own bytes. Nothing lies inside it."""

@@ -7,12 +7,15 @@ Source: contract §3, "Placement"; ``tests/vectors/placement.json``.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any, ClassVar, Final, Literal, NamedTuple
+from unicodedata import normalize
 
 from pydantic import BaseModel, ConfigDict
 
 from app.domain.errors import InvalidKey, InvalidPlacement
+from app.domain.ids import CTX_NAME
 from app.domain.paths import quoted
 
 RootPreference = Literal["work_dir", "project_root"]
@@ -98,6 +101,35 @@ def check_file_name(name: str) -> str:
     return name
 
 
+@lru_cache(16_384)  # a part is compared with all others of its step
+def disk_name(name: str) -> str:
+    """Return what a disk that tells least apart makes of a file's name: two names are one file where this is the same.
+
+    Such disks (those of macOS and Windows, shares, folders with casefold) compare names without regard to case and to
+    how a letter is composed, and drop dots and spaces at the end.
+    """
+    return normalize("NFC", normalize("NFD", name).casefold()).rstrip(". ")
+
+
+def is_device(name: str) -> bool:
+    """Tell whether some disk keeps a name for a device, as Windows does ``NUL`` with whatever ending."""
+    return _DEVICE.fullmatch(disk_name(name).split(".")[0].rstrip()) is not None
+
+
+def find_namesake(name: str, step_name: str, parts: Iterable[str]) -> str | None:
+    """Return the file of a step that a new part's would be on some disk; None where it would be none's.
+
+    Args:
+        name: what the part is to be called.
+        step_name: the canonical name of its step.
+        parts: the names of the step's other parts.
+    """
+    if _name_fault(name) is not None:
+        return None  # it is kept, and never a file
+    taken = (f"{CTX_NAME}.md", f"{step_name}.md", *parts)
+    return next((other for other in taken if disk_name(other) == disk_name(name)), None)
+
+
 class PlacementFault(NamedTuple):
     """Which field of a ``projection_placement`` breaks which rule; ``message`` goes on after the field's name."""
 
@@ -130,6 +162,7 @@ _FIELDS: Final = ("root", "dir_template")
 _ROOTS: Final = ("work_dir", "project_root")
 _PLACEHOLDER: Final = "{task_id}"
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
+_DEVICE = re.compile("con|prn|aux|nul|conin\\$|conout\\$|(com|lpt)[0-9¹²³]")
 _LONE = re.compile("[\ud800-\udfff]")
 _ABSOLUTE = re.compile(r"[/\\]|[A-Za-z]:")
 

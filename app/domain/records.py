@@ -5,20 +5,25 @@ The invariant: these are the wire shapes; a field's order and presence here is i
 
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
+from app.domain import limits
+from app.domain.bounds import Amount, AtMost, Flag
 from app.domain.values import JsonValue
 
-MAX_COUNT = 2**31 - 1
+MAX_COUNT = limits.COUNT.value
 """The largest attempt or occurrence number a database column holds."""
-
-MAX_AMOUNT = 2**63 - 1
-"""The largest amount that is taken: what every reader of JSON, our own too, reads back as it was."""
 
 Text = Annotated[str, StringConstraints(min_length=0)]
 """Valid Unicode: any constraint makes pydantic refuse the lone surrogates that no database column holds."""
+
+
+LongText = Annotated[Text, AtMost(limits.LONG_TEXT_BYTES)]
+PathText = Annotated[str, AtMost(limits.PATH_BYTES)]
+Word = Annotated[str, AtMost(limits.WORD_CHARS)]
+Report = Annotated[str, AtMost(limits.REPORT_BYTES)]
 
 
 def _is_absent(item: object) -> bool:
@@ -136,9 +141,9 @@ class Usage(_Record):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    input_tokens: int | None = Field(default=None, ge=0, le=MAX_AMOUNT, description="Tokens read.")
-    output_tokens: int | None = Field(default=None, ge=0, le=MAX_AMOUNT, description="Tokens written.")
-    total_tokens: int | None = Field(default=None, ge=0, le=MAX_AMOUNT, description="Tokens in all.")
+    input_tokens: Amount | None = Field(default=None, description="Tokens read.")
+    output_tokens: Amount | None = Field(default=None, description="Tokens written.")
+    total_tokens: Amount | None = Field(default=None, description="Tokens in all.")
 
 
 class ProgressNote(_Record):
@@ -191,14 +196,33 @@ class RunSummary(_Record):
     error: str | None = Field(description="What went wrong, when whoever finished it said so.")
     created_at: str = Field(description="When it was kicked.")
     updated_at: str = Field(description="When anything of it changed last.")
+    degradation_count: int = Field(default=0, description="How often workers reported a lesser way.")
+    error_truncated: bool | None = Field(
+        default=None, exclude_if=_is_absent, description="Whether `error` is cut; in lists alone."
+    )
 
 
 class RunRecord(RunSummary):
     """A run, whole: its dispatches, its degradations and its result."""
 
     step_entries: list[StepEntry] = Field(description="Every dispatch, in order.")
-    degradations: list[JsonValue] = Field(description="What workers reported as done in a lesser way.")
+    degradations: list[JsonValue] = Field(
+        description="What workers reported as done in a lesser way; of many, the first and the last."
+    )
     result_ref: JsonValue = Field(description="The result it was finished with; null until then.")
+
+
+class Excerpt(NamedTuple):
+    """The beginning of a text, for lists."""
+
+    text: str | None
+    is_cut: bool
+
+
+def excerpt(text: str | None) -> Excerpt:
+    """Cut a text as lists show it."""
+    most = limits.LISTED_CHARS.value
+    return Excerpt(text, is_cut=False) if text is None or len(text) <= most else Excerpt(text[:most], is_cut=True)
 
 
 class TaskSummary(_Record):
@@ -211,6 +235,9 @@ class TaskSummary(_Record):
     project_root: str | None = Field(description="The project it works on.")
     work_dir: str | None = Field(description="Where its workers work.")
     created_at: str = Field(description="When it was created.")
+    goal_truncated: bool | None = Field(
+        default=None, exclude_if=_is_absent, description="Whether `goal` is cut; in lists alone."
+    )
 
 
 class TaskRecord(TaskSummary):
@@ -230,7 +257,7 @@ class RunOutcome(_Record):
     result: Any = Field(
         default=None, description="The run's result, any JSON value; becomes its `result_ref`. Absent: none."
     )
-    error: Text | None = Field(default=None, description="What went wrong.")
+    error: LongText | None = Field(default=None, description="What went wrong.")
 
     @property
     def has_result(self) -> bool:
@@ -256,10 +283,10 @@ class FileRef(_Content):
     """Content that stays in a file of the worker's; only its locator is kept."""
 
     kind: Literal["file_ref"] = "file_ref"
-    path: str = Field(description="Where the file is.")
-    mime: str | None = Field(default=None, exclude_if=_is_absent, description="Its type.")
-    size_hint: int | None = Field(
-        default=None, ge=0, le=MAX_AMOUNT, exclude_if=_is_absent, description="Its size in bytes, as far as known."
+    path: PathText = Field(description="Where the file is.")
+    mime: Word | None = Field(default=None, exclude_if=_is_absent, description="Its type.")
+    size_hint: Amount | None = Field(
+        default=None, exclude_if=_is_absent, description="Its size in bytes, as far as known."
     )
 
 
@@ -270,8 +297,8 @@ class Progress(_Content):
     """A sign of life."""
 
     type: Literal["progress"] = "progress"
-    stage: str = Field(description="What the step is doing.")
-    note: str | None = Field(default=None, exclude_if=_is_absent, description="More about it.")
+    stage: Word = Field(description="What the step is doing.")
+    note: Report | None = Field(default=None, exclude_if=_is_absent, description="More about it.")
 
 
 class Partial(_Content):
@@ -294,7 +321,7 @@ class Final(_Content):
 
     type: Literal["final"] = "final"
     content: Content = Field(description="The OUTPUT.")
-    ok: bool = Field(description="Whether the step says it succeeded.")
+    ok: Flag = Field(description="Whether the step says it succeeded.")
 
 
 OutputEvent = Annotated[Progress | Partial | Artifact | Final, Field(discriminator="type")]

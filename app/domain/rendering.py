@@ -14,6 +14,7 @@ from urllib.parse import quote
 import orjson
 
 from app.domain.errors import IndentedTooLarge, ProjectionSerialize
+from app.domain.limits import INDENTATION_BYTES
 from app.domain.values import JsonValue
 
 JSON_TYPE = "application/json"
@@ -65,7 +66,7 @@ def count_indentation(value: JsonValue) -> tuple[int, int]:
     return spaces, lines
 
 
-MAX_INDENTATION_BYTES = 32 * 1024 * 1024
+MAX_INDENTATION_BYTES = INDENTATION_BYTES.value
 _DEEP_INDENTATION = 64
 _CONTAINERS = frozenset({dict, list})
 

@@ -3,24 +3,21 @@
 The invariant: an unknown field is refused, so that a typing error is told and never silently ignored.
 """
 
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 from pydantic_core import PydanticCustomError
 
-from app.domain.limits import ADAPTER_DATA_BYTES
-from app.domain.records import MAX_COUNT, OutputEvent, StepEntry, Text, Usage
+from app.domain import limits
+from app.domain.bounds import AtMost, Count, Flag, Ordinal, Ttl
+from app.domain.records import LongText, OutputEvent, Report, StepEntry, Text, Usage, Word
 from app.domain.rendering import compact_json
 from app.domain.values import JsonValue
 
-MAX_TTL_SECONDS = 365 * 86_400
-
-
-MAX_WORD = 1_000
-"""Characters of what a worker calls itself, its model or its tool."""
-
-MAX_REPORT = 16_384
-"""Characters of what a worker reports: a run's reports are listed together. What is longer is an output."""
+Model = Annotated[Text, AtMost(limits.WORD_CHARS)]
+Metadata = Annotated[JsonValue, AtMost(limits.KEYS)]
+Ctx = Annotated[dict[str, Any], AtMost(limits.KEYS)]
+Root = Annotated[Text, AtMost(limits.PATH_BYTES)]
 
 
 class _Request(BaseModel):
@@ -30,7 +27,7 @@ class _Request(BaseModel):
 class NewTask(_Request):
     """A piece of work to create."""
 
-    goal: Text | None = Field(default=None, description="What it is for, in a sentence.")
+    goal: LongText | None = Field(default=None, description="What it is for, in a sentence.")
     blueprint: JsonValue = Field(
         default=None,
         description='A Blueprint, or `{"kind": "inline", "value": <Blueprint>}`. Absent: a ref is a name.',
@@ -38,10 +35,10 @@ class NewTask(_Request):
     init_ctx: JsonValue = Field(
         default=None, description="The flow's initial ctx, any JSON value; kept, not interpreted."
     )
-    project_root: Text | None = Field(default=None, description="Absolute path of the project that the task works on.")
-    work_dir: Text | None = Field(default=None, description="Absolute path of the directory that its workers work in.")
-    task_metadata: JsonValue = Field(default=None, description="Anything to attach; shown to workers.")
-    start: bool = Field(default=True, description="Kick the first run at once.")
+    project_root: Root | None = Field(default=None, description="Absolute path of the project that the task works on.")
+    work_dir: Root | None = Field(default=None, description="Absolute path of the directory that its workers work in.")
+    task_metadata: Metadata = Field(default=None, description="Anything to attach; shown to workers.")
+    start: Flag = Field(default=True, description="Kick the first run at once.")
 
 
 class StepNames(_Request):
@@ -67,12 +64,10 @@ class DispatchRequest(_Request):
 
     ref: str = Field(description="The step's ref: one of the Blueprint's, or any other, which then is its name.")
     directive: Any = Field(description="What the worker is to do: any JSON value; a string is the prompt as it is.")
-    system: str | None = Field(default=None, description="The system prompt.")
-    ctx: dict[str, Any] | None = Field(default=None, description="Context for this dispatch alone.")
+    system: Annotated[str, AtMost(limits.SYSTEM_BYTES)] | None = Field(default=None, description="The system prompt.")
+    ctx: Ctx | None = Field(default=None, description="Context for this dispatch alone.")
     retry_of: str | None = Field(default=None, description="A step id of this run: the same step, next attempt.")
-    ttl_seconds: int | None = Field(
-        default=None, ge=1, le=MAX_TTL_SECONDS, description="How long the worker handle is good for."
-    )
+    ttl_seconds: Ttl | None = Field(default=None, description="How long the worker handle is good for.")
 
 
 class Dispatched(_Request):
@@ -105,28 +100,26 @@ class ResultRequest(_Request):
 
     task_id: str = Field(description="The step (a step id) that the handle is bound to.")
     value: Any = Field(description="The OUTPUT, any JSON value, kept as it is sent.")
-    ok: bool = Field(default=True, description="Whether the step succeeded.")
-    attempt: int | None = Field(
-        default=None, ge=1, le=MAX_COUNT, description="The attempt that the handle is bound to."
-    )
+    ok: Flag = Field(default=True, description="Whether the step succeeded.")
+    attempt: Ordinal | None = Field(default=None, description="The attempt that the handle is bound to.")
 
 
 class DegradationRequest(_Request):
     """Something a worker did in a lesser way than it should have."""
 
-    tool: str = Field(max_length=MAX_WORD, description="What did not work.")
-    error: str = Field(max_length=MAX_REPORT, description="How it failed.")
-    fallback: str = Field(max_length=MAX_REPORT, description="What was done instead.")
-    note: str | None = Field(default=None, max_length=MAX_REPORT, description="More about it.")
+    tool: Word = Field(description="What did not work.")
+    error: Report = Field(description="How it failed.")
+    fallback: Report = Field(description="What was done instead.")
+    note: Report | None = Field(default=None, description="More about it.")
 
 
 class StatsRequest(_Request):
     """What a worker says of itself."""
 
-    worker_kind: Text | None = Field(default=None, max_length=MAX_WORD, description="What kind of worker ran the step.")
-    model: Text | None = Field(default=None, max_length=MAX_WORD, description="Which model it used.")
+    worker_kind: Model | None = Field(default=None, description="What kind of worker ran the step.")
+    model: Model | None = Field(default=None, description="Which model it used.")
     usage: Usage | None = Field(default=None, description="What it used.")
-    num_turns: int | None = Field(default=None, ge=0, le=MAX_COUNT, description="How many turns it took.")
+    num_turns: Count | None = Field(default=None, description="How many turns it took.")
     adapter_data: JsonValue = Field(
         default=None, description="Whatever else the worker's adapter wants to keep: any JSON value, 64 KiB at most."
     )
@@ -135,8 +128,8 @@ class StatsRequest(_Request):
     @classmethod
     def _adapter_data_is_short(cls, given: JsonValue) -> JsonValue:
         size_bytes = len(compact_json(given))
-        if size_bytes > ADAPTER_DATA_BYTES.value:
-            message = f"is {size_bytes} bytes of JSON; the limit is {ADAPTER_DATA_BYTES.value}"
+        if size_bytes > limits.ADAPTER_DATA_BYTES.value:
+            message = f"is {size_bytes} bytes of JSON; the limit is {limits.ADAPTER_DATA_BYTES.value}"
             raise PydanticCustomError("too_large", message)
         return given
 
@@ -145,10 +138,10 @@ class NamedEmitRequest(_Request):
     """An event to append to the store, its producer named elsewhere."""
 
     task_id: str = Field(description="The step (a step id) that the handle is bound to.")
-    attempt: int = Field(ge=1, le=MAX_COUNT, description="The attempt that the handle is bound to.")
+    attempt: Ordinal = Field(description="The attempt that the handle is bound to.")
     event: OutputEvent = Field(description="The event.")
-    parent_refs: list[str] = Field(
-        default_factory=list, max_length=1000, description="Ids of the outputs it was made from."
+    parent_refs: Annotated[list[str], AtMost(limits.PARENTS)] = Field(
+        default_factory=list, description="Ids of the outputs it was made from."
     )
 
     def under(self, producer_agent: str) -> "EmitRequest":

@@ -6,12 +6,13 @@ The invariant: a list loads no output and takes a constant number of queries.
 from typing import NamedTuple
 
 from app.domain.errors import RunNotFound, TaskNotFound
+from app.domain.limits import PAGE_ROWS
 from app.domain.records import RunRecord, RunSummary, StepEntry, TaskRecord, TaskSummary
 from app.services.cursors import NEWEST, next_cursor, position_of
 from app.storage.database import Database
 
 DEFAULT_LIMIT = 50
-MAX_LIMIT = 500
+MAX_LIMIT = PAGE_ROWS.value
 
 
 class TaskPage(NamedTuple):

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from app.domain.answers import rendered_value, value_of
+from app.domain.bounds import KEPT
 from app.domain.errors import Forbidden, OutputNotFound
 from app.domain.events import CutEvent, join_event
 from app.domain.grants import Grant
@@ -148,5 +149,6 @@ def _record(kept: KeptOutput) -> OutputRecord:
             "parent_refs": parse_json(kept.parent_refs),
             "created_at": kept.created_at,
             "traceparent": kept.traceparent,
-        }
+        },
+        context=KEPT,
     )

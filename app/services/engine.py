@@ -25,9 +25,11 @@ from app.domain.values import JsonValue
 from app.services.dispatching import Draft, check_root, keep_dispatch, name_of, policy_of
 from app.services.launches import Launch, Launches
 from app.services.materializer import Materializer
+from app.services.removals import Removals
 from app.services.results import RenderedResult, keep_result, outcome_digest, render_result
 from app.storage.database import Database
 from app.storage.dispatches import NewDispatch
+from app.storage.runs import RunState
 from app.storage.stores import WriteStores
 
 PROMPT_PATH = "/v1/worker/prompt"
@@ -56,6 +58,7 @@ class Engine:
     ) -> None:
         self._database = database
         self._launches = Launches(database)
+        self._removals = Removals(database)
         self._materializer = materializer
         self._clock = clock
         self._handle_ttl_seconds = handle_ttl_seconds
@@ -197,13 +200,12 @@ class Engine:
             RunStillRunning: it has not ended, and ``force`` is not set.
         """
 
-        def work(stores: WriteStores) -> None:
-            run = stores.runs.lock(run_id)
+        def judge(run: RunState) -> None:
             if not (force or run.status.is_terminal):
                 raise RunStillRunning(run_id)
-            stores.runs.delete(run_id)
 
-        await self._database.write(work)
+        await self._removals.remove(run_id, judge)
+        await self._database.shrink()
 
     async def _launch_of(self, run_id: str) -> Launch:
         async with self._database.point() as stores:

@@ -8,22 +8,21 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
-from weakref import WeakValueDictionary
 
 import structlog
 
 from app.domain.answers import Answer
-from app.domain.errors import InvalidKey, ProjectionFault, Unavailable
+from app.domain.errors import InvalidKey, ProjectionFault, RunNotFound, Unavailable
 from app.domain.grants import Grant
 from app.domain.placement import ProjectionPlacement
 from app.domain.projection import ProjectionKey, ProjectionRef
 from app.domain.records import Kind
-from app.domain.rendering import PREVIEW_BYTES, preview_of
+from app.domain.rendering import preview_of
 from app.domain.values import JsonValue
 from app.observability import MATERIALIZE_FAILURES
 from app.storage.database import Database
-from app.storage.files.adapter import FileProjectionAdapter
-from app.storage.files.states import FileStates
+from app.storage.files.adapter import FileProjectionAdapter, PreparedFile
+from app.storage.files.opening import PRIVATE_MODE
 from app.storage.projections import MaterializedFile
 from app.storage.stores import WriteStores
 
@@ -44,16 +43,14 @@ class Materializer:
 
     Args:
         database: where the written file is noted.
-        files: what is known of files on disk.
         allowed_roots: the directories under which files may be written; None allows any.
+        file_mode: who may read and write the files.
     """
 
-    def __init__(self, database: Database, files: FileStates, allowed_roots: Sequence[Path] | None) -> None:
+    def __init__(self, database: Database, allowed_roots: Sequence[Path] | None, file_mode: int = PRIVATE_MODE) -> None:
+        self._file_mode = file_mode
         self._database = database
-        self._files = files
         self._allowed_roots = allowed_roots
-        # One writer a step at a time: the file must end up as the newest Final's, whoever was faster.
-        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def project_view(
         self, root: str | None, dir_template: str | None, key: ProjectionKey, view: JsonValue
@@ -64,7 +61,7 @@ class Materializer:
             return None
         try:
             return _path(await adapter.project(key, view))
-        except (ProjectionFault, InvalidKey) as error:
+        except Exception as error:  # noqa: BLE001 - the dispatch is committed: nothing may turn it into an error
             _report("view", error, step_id=key.task_id)
             return None
 
@@ -74,37 +71,32 @@ class Materializer:
         adapter = self._adapter(grant.projection_root, grant.dir_template)
         if adapter is None:
             return
-        lock = self._locks.setdefault(grant.step_id, asyncio.Lock())
-        async with lock:
-            try:
-                if await self._is_newest(submitted):
-                    await self._write_and_attach(adapter, submitted)
-            except (ProjectionFault, InvalidKey, Unavailable) as error:
-                _report(answer.kind, error, step_id=grant.step_id, run_id=grant.run_id, name=answer.name)
+        try:
+            await self._write_and_attach(adapter, submitted)
+        except Exception as error:  # noqa: BLE001 - the output is kept: nothing may turn it into an error
+            _report(answer.kind, error, step_id=grant.step_id, run_id=grant.run_id, name=answer.name)
 
     async def _write_and_attach(self, adapter: FileProjectionAdapter, submitted: Submitted) -> None:
-        ref = await _write(adapter, submitted)
-        state = await asyncio.to_thread(self._files.find, _path(ref))
-        if state is not None:
-            preview = preview_of(self._files.head(state.path, PREVIEW_BYTES + 1))
-            file = MaterializedFile(state.path, state.size_bytes, state.sha256, preview)
-            await self._database.write(lambda stores: _attach(stores, submitted, file))
+        prepared = await _prepare(adapter, submitted)
+        try:
+            await self._database.write(lambda stores: _attach(stores, submitted, prepared))
+        finally:
+            await asyncio.to_thread(prepared.written.close)
 
     def _adapter(self, root: str | None, dir_template: str | None) -> FileProjectionAdapter | None:
         if root is None or dir_template is None:
             return None
-        return FileProjectionAdapter(root, ProjectionPlacement(dir_template=dir_template), self._allowed_roots)
+        return FileProjectionAdapter(
+            root, ProjectionPlacement(dir_template=dir_template), self._allowed_roots, self._file_mode
+        )
 
-    async def _is_newest(self, submitted: Submitted) -> bool:
-        return await self._database.write(lambda stores: _newest(stores, submitted) == submitted.output_seq)
 
-
-async def _write(adapter: FileProjectionAdapter, submitted: Submitted) -> ProjectionRef:
+async def _prepare(adapter: FileProjectionAdapter, submitted: Submitted) -> PreparedFile:
     grant, answer = submitted.grant, submitted.answer
     if answer.kind is Kind.ARTIFACT:
-        return await adapter.materialize_part(grant.step_id, answer.name, submitted.value, canonical=grant.name)
+        return await adapter.prepare_part(grant.step_id, answer.name, submitted.value, canonical=grant.name)
     key = ProjectionKey(task_id=grant.step_id, step=answer.name)
-    return await adapter.materialize_submission(key, submitted.value, grant.attempt, ok=bool(answer.ok))
+    return await adapter.prepare_submission(key, submitted.value, grant.attempt, ok=bool(answer.ok))
 
 
 def _newest(stores: WriteStores, submitted: Submitted) -> int | None:
@@ -112,11 +104,23 @@ def _newest(stores: WriteStores, submitted: Submitted) -> int | None:
     return stores.outputs.find_newest(submitted.grant.step_id, type_, submitted.answer.name)
 
 
-def _attach(stores: WriteStores, submitted: Submitted, file: MaterializedFile) -> None:
+def _attach(stores: WriteStores, submitted: Submitted, prepared: PreparedFile) -> None:
+    """Put a file in its place and note it, if its output is the newest still.
+
+    Both under the run's lock: whichever process is faster, the newest output's file is the last to take the place, and
+    from the commit of an output to that of its file the record names no file, so that the kept value is served.
+    """
     grant = submitted.grant
-    if _newest(stores, submitted) == submitted.output_seq:
-        stores.outputs.attach_file(submitted.output_seq, file.path, file.sha256)
-        stores.projections(grant.task_id, grant.run_id).attach_file(submitted.output_seq, submitted.answer, file)
+    try:
+        stores.runs.lock(grant.run_id)
+    except RunNotFound:  # deleted meanwhile
+        return
+    if _newest(stores, submitted) != submitted.output_seq:
+        return
+    prepared.take_place()
+    file = MaterializedFile(prepared.path, prepared.size_bytes, prepared.sha256, preview_of(prepared.head))
+    stores.outputs.attach_file(submitted.output_seq, file.path, file.sha256)
+    stores.projections(grant.task_id, grant.run_id).attach_file(submitted.output_seq, submitted.answer, file)
 
 
 def _path(ref: ProjectionRef) -> str:
@@ -125,4 +129,6 @@ def _path(ref: ProjectionRef) -> str:
 
 def _report(what: str, error: Exception, **ids: str) -> None:
     MATERIALIZE_FAILURES.labels(what).inc()
-    log.warning("materialize_failed", what=what, error=str(error), **ids)
+    is_foreseen = isinstance(error, ProjectionFault | InvalidKey | Unavailable)
+    # What nobody foresaw is a fault of ours, and is only found by where it happened.
+    log.warning("materialize_failed", what=what, error=str(error), exc_info=None if is_foreseen else error, **ids)

@@ -1,17 +1,19 @@
 """Prompts: what a worker is given. Its directive, the view it may see, and pointers to earlier outputs.
 
-The invariant: a pointer never carries content, and agrees with what the debug plane tells of the same step now.
+The invariant: a pointer never carries content, and agrees with what the debug plane tells of the same step now; a
+prompt has a bounded number of them, whatever its run has put out.
 """
 
+from heapq import nlargest
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from app.domain.answers import pointer_json, summary_start
+from app.domain.answers import pointer_json, submission_key, summary_start
 from app.domain.context import AgentContextView
 from app.domain.errors import DispatchNotFound, NotFound
 from app.domain.grants import Grant, ticket_of
-from app.domain.rendering import compact_json, sha256_hex
+from app.domain.rendering import compact_json, sha256_hex, steps_path
 from app.domain.values import parse_json
 from app.services.appender import require_bound
 from app.services.query import McpQueryAdapter
@@ -49,7 +51,9 @@ class WorkerPrompt(BaseModel):
     prompt: str = Field(description="The directive: a string as it is, any other value as compact JSON.")
     context: dict[str, Any] = Field(
         description="The view that the step's policy shows: task_id, agent, attempt, project_root?, work_dir?, "
-        "task_metadata?, run_id?, project_name_alias?, extra?, and steps: a pointer to each earlier output."
+        "task_metadata?, run_id?, project_name_alias?, extra?, and steps: a pointer to each earlier output, ascending "
+        "by name. Where those are too many, steps has the ones submitted last, and steps_omitted says how many more "
+        "there are (count) and where all are listed (list_url), for the same bearer."
     )
     system_ref: SystemRef | None = Field(
         default=None, exclude_if=lambda item: item is None, description="Where the system prompt is, when it is long."
@@ -63,13 +67,23 @@ class Prompts:
         database: where the snapshots of dispatches are kept.
         query: the one enumeration of a run's outputs.
         recent: remembers the pointers of a run that did not change.
+        max_pointers: how many earlier outputs a prompt points at.
         base_url: the public URL of the server, without a trailing slash; empty for none.
     """
 
-    def __init__(self, database: Database, query: McpQueryAdapter, recent: Recent[bytes], base_url: str = "") -> None:
+    def __init__(
+        self,
+        database: Database,
+        query: McpQueryAdapter,
+        recent: Recent[bytes],
+        *,
+        max_pointers: int,
+        base_url: str = "",
+    ) -> None:
         self._database = database
         self._query = query
         self._recent = recent
+        self._max_pointers = max_pointers
         self._base_url = base_url
 
     async def fetch_json(self, grant: Grant, step_id: str | None) -> bytes:
@@ -91,7 +105,7 @@ class Prompts:
             head["system"] = system
         head["prompt"] = text if isinstance(text, str) else directive
         steps = await self._pointers(grant, scope)
-        parts = [_opened(head), b'"context":', _opened(context), b'"steps":[', steps, b"]}"]
+        parts = [_opened(head), b'"context":', _opened(context), steps, b"}"]
         if reference is not None:
             parts += [b',"system_ref":', compact_json(reference.model_dump())]
         return b"".join((*parts, b"}"))
@@ -117,7 +131,7 @@ class Prompts:
         return found if found.system is None else found._replace(system=parse_json(found.system))
 
     async def _pointers(self, grant: Grant, scope: Scope) -> bytes:
-        """Point at every output of the run that the policy shows, but the worker's own: JSON, joined by commas."""
+        """Point at the outputs of the run that the policy shows, but the worker's own: the fields of the context."""
         key = (grant.run_id, grant.policy, grant.name)
         known = self._recent.find(key)
         if known is not None:
@@ -125,10 +139,20 @@ class Prompts:
         version = self._recent.version
         listing = await self._query.list_json(grant.task_id, grant.run_id, scope)
         own = summary_start(grant.name)
-        pointers = b",".join(pointer_json(summary) for summary in listing.summaries if not summary.startswith(own))
+        summaries = [summary for summary in listing.summaries if not summary.startswith(own)]
+        omitted = len(summaries) - self._max_pointers
+        told = b'"steps":[%b]' % b",".join(map(pointer_json, summaries if omitted <= 0 else self._newest(summaries)))
+        if omitted > 0:
+            list_url = self._base_url + steps_path(grant.task_id, grant.run_id)
+            told += b',"steps_omitted":' + compact_json({"count": omitted, "list_url": list_url})
         if listing.is_stored:
-            self._recent.keep(key, pointers, len(pointers), version)
-        return pointers
+            self._recent.keep(key, told, len(told), version)
+        return told
+
+    def _newest(self, summaries: list[bytes]) -> list[bytes]:
+        """Choose those that were submitted last, and leave them in their order."""
+        newest = nlargest(self._max_pointers, range(len(summaries)), key=lambda at: submission_key(summaries[at]))
+        return [summaries[at] for at in sorted(newest)]
 
     def _reference(self, grant: Grant, system: str, handle_sha256: str) -> SystemRef | None:
         body = system.encode("utf-8", "replace")

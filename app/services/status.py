@@ -6,6 +6,7 @@ The invariant: what is told costs index scans alone, and no more than one every 
 import time
 from collections.abc import Callable
 from datetime import datetime
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -33,6 +34,12 @@ class ServerStatus(BaseModel):
     started_at: str = Field(description="When this process started.")
     uptime_seconds: int = Field(description="How long ago that is.")
     database: str = Field(description="`sqlite` or `postgresql`.")
+    pooler: bool = Field(
+        description="Whether a pooler (PgBouncer and its like) stands between the server and its database."
+    )
+    storage: Literal["ok", "full"] = Field(
+        description="`full` where the disk of the database had no room for the last write. SQLite alone can tell."
+    )
     counts: Counts = Field(description="How much is kept.")
 
 
@@ -55,6 +62,16 @@ class Status:
     def database_kind(self) -> str:
         """The kind of the database."""
         return self._database.kind
+
+    @property
+    def has_pooler(self) -> bool:
+        """Whether a pooler stands in between."""
+        return self._database.is_pooled
+
+    @property
+    def storage(self) -> Literal["ok", "full"]:
+        """Whether the disk of the database had room for the last write."""
+        return "full" if self._database.is_full() else "ok"
 
     @property
     def uptime_seconds(self) -> int:

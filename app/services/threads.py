@@ -4,6 +4,7 @@ The invariant: what is short runs at once, since the hop to a thread costs more 
 """
 
 import asyncio
+import contextvars
 import functools
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -30,7 +31,9 @@ async def run_apart(size_bytes: int, work: Callable[P, T], *given: P.args, **nam
     """
     if size_bytes < LONG_BYTES:
         return work(*given, **named)
-    return await asyncio.get_running_loop().run_in_executor(_PAGES, functools.partial(work, *given, **named))
+    return await asyncio.get_running_loop().run_in_executor(
+        _PAGES, functools.partial(contextvars.copy_context().run, work, *given, **named)
+    )
 
 
 _PAGES = ThreadPoolExecutor(max_workers=1, thread_name_prefix="pages")

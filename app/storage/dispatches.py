@@ -16,7 +16,7 @@ from app.domain.rendering import compact_json
 from app.domain.requests import StatsRequest
 from app.domain.values import parse_json
 from app.storage.reader import Reader, Row
-from app.storage.tables import dispatches, runs, shown, stored
+from app.storage.tables import REMOVING, dispatches, runs, shown, stored
 from app.storage.writer import Writer
 
 
@@ -53,6 +53,15 @@ class Counts(NamedTuple):
 
     attempts: int
     occurrences: int
+
+
+class FilePlace(NamedTuple):
+    """Where the files of an attempt are."""
+
+    seq: int
+    root: str
+    dir_template: str
+    step_id: str
 
 
 class DispatchWrites:
@@ -121,6 +130,11 @@ class DispatchReads:
     async def list_rows(self, run_id: str) -> Sequence[Row]:
         """List every attempt but for its ``adapter_data``, as rows for :func:`entry_of`, in the order of dispatch."""
         return await self._reader.all(_ENTRIES, run_id=run_id)
+
+    async def list_file_places(self, before: int | None, limit: int) -> list[FilePlace]:
+        """List where attempts have their files, the newest first; ``before`` goes on behind a page's last one."""
+        rows = await self._reader.all(_FILE_PLACES, before=_NEWEST if before is None else before, limit=limit)
+        return [FilePlace(*row) for row in rows]
 
     async def list_names(self, run_id: str, limit: int | None = None) -> list[str]:
         """List the names that were dispatched in a run, in the order of their first dispatch."""
@@ -221,7 +235,14 @@ _GRANT = (
         _d.view,
     )
     .select_from(dispatches.join(runs, runs.c.id == _d.run_id))
-    .where(_d.handle_sha256 == bindparam("handle"))
+    .where(_d.handle_sha256 == bindparam("handle"), runs.c.status != REMOVING)
+)
+_NEWEST = 2**63 - 1
+_FILE_PLACES = (
+    select(_d.seq, _d.projection_root, _d.dir_template, _d.step_id)
+    .where(_d.seq < bindparam("before"), _d.projection_root.is_not(None), _d.dir_template.is_not(None))
+    .order_by(_d.seq.desc())
+    .limit(bindparam("limit"))
 )
 _of_attempt = (_d.step_id == bindparam("step_id"), _d.attempt == bindparam("attempt"))
 _PROMPT = select(_d.directive, _d.system, _d.handle_sha256).where(*_of_attempt)

@@ -2,7 +2,7 @@
 
 from app.storage.database import Database
 from app.storage.postgres.database import PostgresDatabase
-from app.storage.sqlite import SqliteDatabase
+from app.storage.sqlite.database import SqliteDatabase
 from app.storage.urls import DatabaseUrl
 
 

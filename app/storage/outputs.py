@@ -11,7 +11,7 @@ from sqlalchemy import Integer, Select, bindparam, func, insert, select, update
 from app.domain.answers import Answer, RenderedOutput
 from app.domain.records import Kind, Source
 from app.storage.reader import Reader, Row
-from app.storage.tables import bodies, dispatches, outputs, shown, stored
+from app.storage.tables import REMOVING, bodies, dispatches, outputs, runs, shown, stored
 from app.storage.writer import Writer
 
 _a = outputs.c
@@ -115,6 +115,10 @@ class OutputWrites:
         statement = _NEWEST_FINAL if type_ == "final" else _NEWEST_PART
         seq: int | None = self._writer.execute(statement, given).scalar_one_or_none()
         return seq
+
+    def list_part_names(self, step_id: str) -> list[str]:
+        """List what the parts of a step are called, each name once, in no order that matters."""
+        return [shown(name) for (name,) in self._writer.execute(_PART_NAMES, {"of_step": step_id})]
 
     def find_unknown(self, output_ids: Sequence[str]) -> str | None:
         """Return the first of these ids that no output has."""
@@ -285,10 +289,13 @@ _of_step = (_a.step_id == bindparam("of_step"), _a.type == bindparam("of_type"),
 _DETACH = update(outputs).where(*_of_step, _a.file_path.is_not(None)).values(file_path=None, file_sha256=None)
 _NEWEST_FINAL = select(_a.seq).where(*_of_step).order_by(_a.attempt.desc(), _a.seq.desc()).limit(1)
 _NEWEST_PART = select(_a.seq).where(*_of_step).order_by(_a.seq.desc()).limit(1)
+_PART_NAMES = select(_a.name).where(_a.step_id == bindparam("of_step"), _a.type == "artifact").distinct()
 _EXISTS = select(_a.seq).where(_a.id == bindparam("id"))
-_keeping: Select[Any] = select(
-    *(_a[column] for column in KeptOutput._fields if column != "body"), bodies.c.data
-).select_from(outputs.join(bodies, bodies.c.id == _a.body_id))
+_keeping: Select[Any] = (
+    select(*(_a[column] for column in KeptOutput._fields if column != "body"), bodies.c.data)
+    .select_from(outputs.join(bodies, bodies.c.id == _a.body_id))
+    .where(_a.run_id.not_in(select(runs.c.id).where(runs.c.status == REMOVING)))
+)
 _COUNT = select(func.count()).select_from(outputs)
 _GET = _keeping.where(_a.id == bindparam("id"))
 _LATEST = _keeping.where(_a.producer == bindparam("producer")).order_by(_a.seq.desc()).limit(1)

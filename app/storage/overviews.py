@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import BindParameter, Select, and_, bindparam, case, func, literal, or_, select
 
+from app.domain.limits import LISTED_CHARS
 from app.domain.records import Kind, RunStatus, StepStatus
 from app.storage.reader import Reader, Row
-from app.storage.tables import LISTED, dispatches, projections, runs, shown, stored, tasks
+from app.storage.tables import LISTED, REMOVING, beginning, dispatches, projections, runs, shown, stored, tasks
 
 PAGE_RUNS = 25
 """Runs a page; a constant, since the statements that count for them bind each run's id."""
@@ -119,14 +120,21 @@ def _found(row: Row) -> FoundRun:
 
 
 _r = runs.c
-_columns = (_r.seq, _r.id, _r.task_id, _r.status, _r.error, _r.created_at, _r.updated_at)
-_newest = select(*_columns).where(_r.seq < bindparam("before")).order_by(_r.seq.desc()).limit(bindparam("most"))
+_error = beginning(_r.error, LISTED_CHARS.value).label("error")
+_goal = beginning(tasks.c.goal, LISTED_CHARS.value)
+_columns = (_r.seq, _r.id, _r.task_id, _r.status, _error, _r.created_at, _r.updated_at)
+_newest = (
+    select(*_columns)
+    .where(_r.seq < bindparam("before"), _r.status != REMOVING)
+    .order_by(_r.seq.desc())
+    .limit(bindparam("most"))
+)
 _of_status = _newest.where(_r.status == bindparam("status"))
 
 
 def _with_goals(window: Select[Any]) -> Select[Any]:
     w = window.subquery()
-    return select(*w.c, tasks.c.goal).select_from(w.join(tasks, tasks.c.id == w.c.task_id)).order_by(w.c.seq.desc())
+    return select(*w.c, _goal).select_from(w.join(tasks, tasks.c.id == w.c.task_id)).order_by(w.c.seq.desc())
 
 
 def _searched(window: Select[Any]) -> Select[Any]:
@@ -134,7 +142,7 @@ def _searched(window: Select[Any]) -> Select[Any]:
     needle = func.lower(bindparam("needle"))  # by the database, which lowers the texts too: both know the same letters
     texts = (func.lower(tasks.c.goal), func.lower(w.c.id), func.lower(w.c.task_id))
     return (
-        select(*w.c, tasks.c.goal)
+        select(*w.c, _goal)
         .select_from(w.join(tasks, tasks.c.id == w.c.task_id))
         .where(or_(*(text.like(needle, escape="\\") for text in texts)))
         .order_by(w.c.seq.desc())

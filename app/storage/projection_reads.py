@@ -14,6 +14,7 @@ from app.storage.outputs import ANSWER_COLUMNS, answer_of
 from app.storage.reader import Reader, Row
 from app.storage.tables import (
     LISTED,
+    REMOVING,
     SHADOWED,
     bodies,
     names,
@@ -199,8 +200,9 @@ _answer_columns = (
 _WITH_FILES: Select[Any] = select(*_answer_columns).where(
     _p.run_id == bindparam("run_id"), _p.visibility == LISTED, _p.file_path.is_not(None)
 )
-_the_run = and_(runs.c.task_id == tasks.c.id, runs.c.id == bindparam("run_id"))
-_newest = select(func.max(runs.c.seq)).where(runs.c.task_id == tasks.c.id).correlate(tasks).scalar_subquery()
+_is_there = runs.c.status != REMOVING
+_the_run = and_(runs.c.task_id == tasks.c.id, runs.c.id == bindparam("run_id"), _is_there)
+_newest = select(func.max(runs.c.seq)).where(runs.c.task_id == tasks.c.id, _is_there).correlate(tasks).scalar_subquery()
 _the_latest_run = runs.c.seq == _newest
 _of_task = tasks.c.id == bindparam("task_id")
 _RUN = select(runs.c.id).select_from(tasks.outerjoin(runs, _the_run)).where(_of_task)

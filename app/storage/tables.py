@@ -4,9 +4,12 @@ The invariant: columns hold wire forms (times as RFC 3339 text, flags as 0 and 1
 row needs no conversion on its way out. Names go in through :func:`stored` and come out through :func:`shown`.
 """
 
+from typing import Any
+
 from sqlalchemy import (
     BigInteger,
     Column,
+    ColumnElement,
     ForeignKey,
     Index,
     Integer,
@@ -17,6 +20,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    func,
 )
 
 # AUTOINCREMENT: without it SQLite gives the number of a deleted newest row away again, and a number that a reader
@@ -44,6 +48,14 @@ def stored(text: str) -> str:
 def shown(text: str) -> str:
     """Read back what :func:`stored` wrote."""
     return text.replace("\x01\x01", "\x00").replace("\x01\x02", "\x01") if "\x01" in text else text
+
+
+def beginning(column: Column[Any], most_chars: int) -> ColumnElement[Any]:
+    """Select the beginning of a stored text: at least one character more than ``most_chars``, if it has them.
+
+    A list then never loads what it cuts; a character may be stored as two.
+    """
+    return func.substr(column, 1, 2 * (most_chars + 1))
 
 
 # Ordered and compared bytewise on both: SQLite's default collation is so, PostgreSQL's "C" is.
@@ -115,6 +127,7 @@ runs = Table(
     Column("updated_at", String(24), nullable=False),
     Column("outcome_sha256", String(64)),
     Column("result_body_id", BigInteger),
+    Column("degradation_count", Integer, nullable=False, server_default="0"),
     Index(None, "task_id", "seq"),
     Index(None, "status", "seq"),
     sqlite_autoincrement=True,
@@ -210,7 +223,10 @@ degradations = Table(
     Column("run_id", String(66), ForeignKey("runs.id"), nullable=False, index=True),
     Column("record", Text, nullable=False),
 )
-"""What workers reported as done in a lesser way."""
+"""What workers reported as done in a lesser way: of a run with very many, the first and the last."""
+
+REMOVING = "removing"
+"""The status of a run that is being removed, slice by slice: no read and no write finds such a run any more."""
 
 LISTED, UNLISTED, SHADOWED = 0, 1, 2
 """Visibility of a projection: listed; reachable by name only (``_ctx``); hidden behind a step of the same name."""

@@ -8,12 +8,13 @@ from typing import Any
 
 from sqlalchemy import bindparam, func, insert, select
 
+from app.domain.limits import LISTED_CHARS
 from app.domain.naming import StepNaming
-from app.domain.records import RunStatus, TaskRecord, TaskSummary
+from app.domain.records import RunStatus, TaskRecord, TaskSummary, excerpt
 from app.domain.rendering import compact_json
 from app.domain.values import JsonValue, parse_json
 from app.storage.reader import Reader, Row
-from app.storage.tables import names, runs, shown, stored, tasks
+from app.storage.tables import REMOVING, beginning, names, runs, shown, stored, tasks
 from app.storage.writer import Writer
 
 
@@ -52,7 +53,7 @@ class TaskReads:
     async def list_newest(self, limit: int, before_seq: int) -> list[tuple[int, TaskSummary]]:
         """List tasks newest first, each with its place in that order."""
         rows = await self._reader.all(_NEWEST, before=before_seq, most=limit)
-        return [(row[0], TaskSummary.model_construct(**_summary(row))) for row in rows]
+        return [(row[0], _listed(row)) for row in rows]
 
     async def find(self, task_id: str) -> TaskRecord | None:
         """Return a task whole."""
@@ -80,21 +81,18 @@ class TaskReads:
 
 
 _latest_run = (
-    select(runs.c.seq).where(runs.c.task_id == tasks.c.id).order_by(runs.c.seq.desc()).limit(1).correlate(tasks)
+    select(runs.c.seq)
+    .where(runs.c.task_id == tasks.c.id, runs.c.status != REMOVING)
+    .order_by(runs.c.seq.desc())
+    .limit(1)
+    .correlate(tasks)
 )
-_columns = (
-    tasks.c.seq,
-    tasks.c.id,
-    tasks.c.goal,
-    tasks.c.project_root,
-    tasks.c.work_dir,
-    tasks.c.created_at,
-    runs.c.id,
-    runs.c.status,
-)
+_rest = (tasks.c.project_root, tasks.c.work_dir, tasks.c.created_at, runs.c.id, runs.c.status)
+_columns = (tasks.c.seq, tasks.c.id, tasks.c.goal, *_rest)
+_listed_columns = (tasks.c.seq, tasks.c.id, beginning(tasks.c.goal, LISTED_CHARS.value), *_rest)
 _joined = tasks.outerjoin(runs, runs.c.seq == _latest_run.scalar_subquery())
 _NEWEST = (
-    select(*_columns)
+    select(*_listed_columns)
     .select_from(_joined)
     .where(tasks.c.seq < bindparam("before"))
     .order_by(tasks.c.seq.desc())
@@ -123,6 +121,12 @@ def _summary(row: Row) -> dict[str, Any]:
         "work_dir": None if work_dir is None else shown(work_dir),
         "created_at": created_at,
     }
+
+
+def _listed(row: Row) -> TaskSummary:
+    told = _summary(row)
+    goal = excerpt(told["goal"])
+    return TaskSummary.model_construct(**told | {"goal": goal.text, "goal_truncated": goal.is_cut})
 
 
 def _name_rows(task_id: str, naming: StepNaming) -> Sequence[Mapping[str, str]]:

@@ -3,11 +3,16 @@
 The invariant: a password never appears in a sentence; :attr:`DatabaseUrl.safe` is what may be shown.
 """
 
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import quote, unquote
 
 from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
+
+from app.storage.postgres.options import PostgresOptions, UnusableOption, read_options
 
 
 class UnusableDatabase(Exception):
@@ -18,6 +23,9 @@ class DatabaseUrl(NamedTuple):
     """A database that can be opened."""
 
     url: URL
+    """Where it is and who connects; of its query, no more than the hosts of a server."""
+
+    options: PostgresOptions = PostgresOptions()
 
     @property
     def is_sqlite(self) -> bool:
@@ -34,13 +42,19 @@ class DatabaseUrl(NamedTuple):
         """The URL with the asynchronous driver of its kind."""
         if self.is_sqlite:
             return self.url.set(drivername="sqlite+aiosqlite", database=str(self.path))
-        query = {("ssl" if name == "sslmode" else name): item for name, item in self.url.query.items()}
-        return self.url.set(drivername="postgresql+asyncpg", query=query)  # asyncpg's word for libpq's sslmode is ssl
+        return self.url.set(drivername="postgresql+asyncpg")
 
     @property
     def safe(self) -> str:
         """The URL without its password."""
         return self.url.render_as_string(hide_password=True)
+
+    def without_password(self, sentence: str) -> str:
+        """Take the password out of what a driver says."""
+        password = str(self.url.password or "")
+        for spelling in {password, quote(password), quote(password, safe=""), repr(password)[1:-1]} - {""}:
+            sentence = sentence.replace(spelling, "***")
+        return sentence
 
 
 def parse_database_url(text: str) -> DatabaseUrl:
@@ -50,7 +64,7 @@ def parse_database_url(text: str) -> DatabaseUrl:
         UnusableDatabase: it is no URL, or of a database that is not supported.
     """
     try:
-        url = make_url(text.replace("postgres://", "postgresql://", 1) if text.startswith("postgres://") else text)
+        url = make_url(_encoded(text))
     except (ArgumentError, ValueError) as error:
         raise UnusableDatabase(f"STEPPLANE_DATABASE_URL is no database URL; one is {_EXAMPLES}") from error
     backend = url.get_backend_name()
@@ -62,13 +76,59 @@ def parse_database_url(text: str) -> DatabaseUrl:
         )
     if backend not in {"sqlite", "postgresql"}:
         raise UnusableDatabase(f"STEPPLANE_DATABASE_URL names a {backend} database; supported are {_EXAMPLES}")
+    if backend == "postgresql":
+        return _server(url)
     for name in url.query:
-        if name not in _PARAMETERS[backend]:
-            raise UnusableDatabase(
-                f"STEPPLANE_DATABASE_URL has the parameter {name!r}, which is not understood here: leave it away"
-            )
+        raise UnusableDatabase(
+            f"STEPPLANE_DATABASE_URL has the parameter {name!r}, which is not understood here: leave it away"
+        )
     return DatabaseUrl(url)
 
 
-_PARAMETERS = {"sqlite": frozenset[str](), "postgresql": frozenset({"host", "port", "ssl", "sslmode"})}
+def _server(url: URL) -> DatabaseUrl:
+    """Part a server's URL into where it is, who connects, and how."""
+    try:
+        options = read_options(url.query)
+    except UnusableOption as error:
+        raise UnusableDatabase(f"STEPPLANE_DATABASE_URL {error}") from error
+    hosts = {name: value for name, value in url.query.items() if name in {"host", "port"}}
+    url, who = url.set(query=hosts), url.query
+    return DatabaseUrl(
+        url.set(
+            username=_last(who.get("user", url.username)),
+            password=_last(who.get("password", url.password)),
+            database=_last(who.get("dbname", url.database)),
+        ),
+        options,
+    )
+
+
+def _last(given: str | Sequence[str] | None) -> str | None:
+    return given if given is None or isinstance(given, str) else given[-1]
+
+
+def _encoded(text: str) -> str:
+    """Bring a server's URL to one spelling: ``postgres://`` to its long name, who connects to percent-encoding.
+
+    The last ``@`` ahead of the path ends the password, so that it may hold more of them. One behind that would be of a
+    password with a ``/`` or ``?``, or of an option, and no rule can tell: half a password would read as a host.
+    """
+    parts = re.fullmatch(r"(?P<scheme>postgres[^:/]*)://(?P<authority>[^/?]*)(?P<rest>.*)", text, re.DOTALL)
+    if parts is None:
+        return text
+    if "@" in parts["rest"]:
+        raise UnusableDatabase(
+            "STEPPLANE_DATABASE_URL has an @ where none can be: in a user, a password or a parameter write "
+            "@ as %40, : as %3A, / as %2F, ? as %3F, # as %23 and % as %25"
+        )
+    scheme = re.sub(r"^postgres(?=\+|$)", "postgresql", parts["scheme"])
+    who, at, where = parts["authority"].rpartition("@")
+    user, colon, password = who.partition(":")
+    return f"{scheme}://{_again(user)}{colon}{_again(password)}{at}{where}{parts['rest']}"
+
+
+def _again(text: str) -> str:
+    return quote(unquote(text), safe="")
+
+
 _EXAMPLES = "sqlite:///path/to/file.db and postgresql://user:password@host/name"

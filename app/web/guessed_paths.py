@@ -12,7 +12,7 @@ from app.domain.ids import LATEST, check_id
 from app.routes import KnownRoute
 from app.services.overviews import Overviews
 from app.web.pages import see_other
-from app.web.urls import HOME, run_url, runs_url, step_url
+from app.web.urls import HOME, at, run_url, runs_url, step_url
 
 _READS = ["GET", "HEAD"]
 
@@ -25,7 +25,7 @@ def guessed_router(overviews: Overviews) -> APIRouter:
     @router.api_route(HOME + "/runs", methods=_READS)
     async def get_lists() -> Response:
         """Send to the list of runs."""
-        return see_other(HOME)
+        return see_other(at(HOME))
 
     @router.api_route(HOME + "/tasks/{task}/runs", methods=_READS)
     async def get_runs_of_task(task: str) -> Response:

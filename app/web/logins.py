@@ -14,10 +14,10 @@ from starlette.responses import Response
 from app.domain.errors import Malformed, TooLarge
 from app.routes import KnownRoute, taking
 from app.services.access import Access
+from app.services.attempts import Attempts, address_of
 from app.services.sessions import LOGIN_PATH, LOGOUT_PATH, SESSION_COOKIE, SESSION_LASTS, Sessions
 from app.web.pages import Pages, see_other
-
-HOME = "/ui"
+from app.web.urls import HOME, at
 
 _FORM_BYTES = 16 * 1024
 _FORM_FIELDS = 8
@@ -32,12 +32,13 @@ class LoginView(NamedTuple):
     fault: str | None = None
 
 
-def logins_router(pages: Pages, access: Access, sessions: Sessions, *, is_https: bool) -> APIRouter:
+def logins_router(pages: Pages, access: Access, attempts: Attempts, sessions: Sessions, *, is_https: bool) -> APIRouter:
     """Make the routes of login and logout.
 
     Args:
         pages: render the login page.
         access: knows the operator token.
+        attempts: delays the answers to wrong ones.
         sessions: makes the cookie's value.
         is_https: whether browsers reach the server by HTTPS alone, so that the cookie may insist on it.
     """
@@ -59,20 +60,28 @@ def logins_router(pages: Pages, access: Access, sessions: Sessions, *, is_https:
         if not sessions.are_needed:
             return see_other(next_url)
         if not access.is_operator(token):
+            if token:
+                await attempts.fail(address_of(request.scope))
             view = LoginView(next_url, _WRONG if token else _MISSING)
             return pages.answer("login.html", view, status=401, headers={"WWW-Authenticate": "Bearer"})
         answer = see_other(next_url)
         lasts = int(SESSION_LASTS.total_seconds())
         answer.set_cookie(
-            SESSION_COOKIE, sessions.start(), max_age=lasts, httponly=True, samesite="strict", secure=is_https
+            SESSION_COOKIE,
+            sessions.start(),
+            max_age=lasts,
+            path=at("/"),
+            httponly=True,
+            samesite="strict",
+            secure=is_https,
         )
         return answer
 
     @router.post(LOGOUT_PATH)
     async def post_logout() -> Response:
         """End the session in this browser."""
-        answer = see_other(LOGIN_PATH)
-        answer.delete_cookie(SESSION_COOKIE, httponly=True, samesite="strict", secure=is_https)
+        answer = see_other(at(LOGIN_PATH))
+        answer.delete_cookie(SESSION_COOKIE, at("/"), httponly=True, samesite="strict", secure=is_https)
         return answer
 
     return router
@@ -83,9 +92,10 @@ def own_url(given: str | None) -> str:
 
     A browser takes ``//host`` and ``/\host`` for other hosts, and drops tabs and newlines before it looks.
     """
-    is_own = given is not None and (given == HOME or given.startswith((f"{HOME}/", f"{HOME}?")))
+    home = at(HOME)
+    is_own = given is not None and (given == home or given.startswith((f"{home}/", f"{home}?")))
     if given is None or not is_own or not given.isascii() or not given.isprintable() or "\\" in given:
-        return HOME
+        return home
     return given
 
 

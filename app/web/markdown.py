@@ -13,13 +13,15 @@ from markdown_it.common.utils import escapeHtml
 from markdown_it.token import Token
 from markupsafe import Markup
 
+from app.domain.visible import visible
+
 RENDERED_BYTES = 128 * 1024
 """How much Markdown is rendered at most; the worst of it (a row of ``![``) then takes a few seconds, in a thread."""
 
 
 def render_markdown(text: str) -> Markup:
     """Render Markdown as HTML that is safe to show. HTML in it shows as the text that it is."""
-    return Markup(_CLEANER.clean(_MARKDOWN.render(text)))  # noqa: S704 - the one place where markup is made: sanitised
+    return Markup(visible(_CLEANER.clean(_MARKDOWN.render(text))))  # noqa: S704 - the one place where markup is made: sanitised
 
 
 def _image_as_link(_: Any, tokens: Sequence[Token], index: int, *__: Any) -> str:

@@ -2,13 +2,14 @@
 
 from typing import NamedTuple
 
+from app.domain.limits import LISTED_CHARS
 from app.domain.records import RunStatus, elapsed_ms
 from app.services.overviews import OverviewPage, RunOverview
 from app.web.formats import shortened
 from app.web.marks import RUN_MARKS, Mark
 from app.web.urls import run_url, runs_url
 
-_SHOWN_CHARS = 300
+_SHOWN_CHARS = LISTED_CHARS.value
 
 
 class Choice(NamedTuple):

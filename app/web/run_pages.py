@@ -26,7 +26,7 @@ from app.web.run_list import RunListView, run_list_view
 from app.web.run_steps import Asked
 from app.web.run_view import RunView, run_view
 from app.web.timeline import Scale, scale_of
-from app.web.urls import HOME, run_url, runs_url
+from app.web.urls import HOME, at, run_url, runs_url
 
 _READS = ["GET", "HEAD"]
 _MAX_PAGE_DIGITS = 6
@@ -60,7 +60,7 @@ def runs_router(
     @router.api_route(HOME + "/", methods=_READS)
     async def get_home() -> Response:
         """Send to the list of runs."""
-        return see_other(HOME)
+        return see_other(at(HOME))
 
     @router.api_route(HOME, methods=_READS, openapi_extra=taking("status", "q", "cursor"))
     async def get_runs(request: Request) -> Response:

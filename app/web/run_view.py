@@ -96,7 +96,7 @@ def run_view(story: RunStory, outputs: list[StepSummary], result: StepSummary | 
         dispatches=dispatches_view(story.run, dispatches),
         result=None if result is None else _result(story, result),
         degradations=list(map(_degradation, story.degradations[:MAX_DEGRADATIONS])),
-        more_degradations=max(0, len(story.degradations) - MAX_DEGRADATIONS),
+        more_degradations=max(0, story.run.degradation_count - MAX_DEGRADATIONS),
     )
 
 

@@ -15,6 +15,7 @@ from starlette.responses import RedirectResponse, Response
 
 from app.routes import KnownRoute
 from app.services.sessions import ICON_PATH, STATIC_PREFIX
+from app.web.urls import at
 
 _FOLDER = Path(__file__).parent / "static"
 _DIGEST_CHARS = 16
@@ -50,7 +51,7 @@ class Statics:
         """
         if name not in self._files:
             raise KeyError(name)
-        return f"{STATIC_PREFIX}{self.digest}/{name}"
+        return at(f"{STATIC_PREFIX}{self.digest}/{name}")
 
     def find(self, name: str) -> _File | None:
         """Return a file."""

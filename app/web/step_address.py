@@ -9,7 +9,7 @@ from app.domain.errors import InvalidParameter
 from app.domain.ids import LATEST, check_id
 from app.domain.records import MAX_COUNT
 from app.domain.rendering import Narrowing, content_path, quote_segment, steps_path
-from app.web.urls import run_url, with_query
+from app.web.urls import at, run_url, with_query
 
 DOT_NAMES = frozenset({".", ".."})
 """Names that no browser can ask the API for: it takes them, however spelled, for a directory."""
@@ -61,14 +61,15 @@ class StepAddress(NamedTuple):
         if self.name in DOT_NAMES:
             path = self.path or None
             return self._beside("content", {"path": path, "format": form})
-        return content_path(self.task_id, self.run_id or LATEST, self.name, self.narrowing._replace(format=form))
+        narrowing = self.narrowing._replace(format=form)
+        return at(content_path(self.task_id, self.run_id or LATEST, self.name, narrowing))
 
     def outline_url(self) -> str:
         """Write where a browser gets the outline, from ``/``, without a path."""
         if self.name in DOT_NAMES:
             return self._beside("outline", {})
         path = f"{steps_path(self.task_id, self.run_id or LATEST)}/{quote_segment(self.name)}/outline"
-        return with_query(path, {"occurrence": self.occurrence, "attempt": self.attempt})
+        return with_query(at(path), {"occurrence": self.occurrence, "attempt": self.attempt})
 
     def _beside(self, what: str, query: dict[str, str | None]) -> str:
         of_step = {"name": self.name, "occurrence": self.occurrence, "attempt": self.attempt}

@@ -1,13 +1,32 @@
-"""URLs of the pages.
+"""URLs of the pages, and where the server's root is among them.
 
-The invariant: a step's name travels in the query, since browsers normalise ``..`` away in a path, however it is
-spelled.
+The invariant: what is handed out went through :func:`at`, as a proxy may serve us below a path of its own; and a step's
+name travels in the query, since browsers normalise ``..`` away in a path, however it is spelled.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from urllib.parse import quote, urlencode
 
 HOME = "/ui"
+
+_base: ContextVar[str] = ContextVar("base", default="")
+
+
+@contextmanager
+def below(base: str) -> Iterator[None]:
+    """Let what is written inside the block lead below a path, as in ``/plane``."""
+    token = _base.set(base)
+    try:
+        yield
+    finally:
+        _base.reset(token)
+
+
+def at(path: str) -> str:
+    """Write where a path of ours is for whoever asks from outside."""
+    return _base.get() + path
 
 
 def with_query(path: str, given: Mapping[str, str | int | None]) -> str:
@@ -18,17 +37,17 @@ def with_query(path: str, given: Mapping[str, str | int | None]) -> str:
 
 def runs_url(*, q: str = "", status: str = "", cursor: str | None = None) -> str:
     """Write where a list of runs is."""
-    return with_query(HOME, {"q": q, "status": status, "cursor": cursor})
+    return with_query(at(HOME), {"q": q, "status": status, "cursor": cursor})
 
 
 def run_url(task_id: str, run_id: str, *, q: str = "", sort: str = "", page: int = 1) -> str:
     """Write where a run is."""
     return with_query(
-        f"{HOME}/tasks/{task_id}/runs/{run_id}", {"q": q, "sort": sort, "page": page if page > 1 else None}
+        at(f"{HOME}/tasks/{task_id}/runs/{run_id}"), {"q": q, "sort": sort, "page": page if page > 1 else None}
     )
 
 
 def step_url(task_id: str, run_id: str, name: str, *, occurrence: int | None = None, attempt: int | None = None) -> str:
     """Write where a step is, or one of its occurrences and attempts."""
     query = {"name": name, "occurrence": occurrence, "attempt": attempt}
-    return with_query(f"{HOME}/tasks/{task_id}/runs/{run_id}/step", query)
+    return with_query(at(f"{HOME}/tasks/{task_id}/runs/{run_id}/step"), query)

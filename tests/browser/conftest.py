@@ -4,6 +4,7 @@ The invariant: a test that leaves an error in the console, or a refused script o
 ``pytestmark = pytest.mark.asyncio(loop_scope="module")``: browser and tests share one event loop.
 """
 
+import os
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
@@ -14,9 +15,13 @@ import pytest_asyncio
 from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Page, async_playwright, expect
 
+from tests.e2e.clusters import NGINX
 from tests.e2e.conftest import Server
 
 expect.set_options(timeout=20_000)  # a condition is waited for; a machine that is busy only takes longer
+
+# nginx may be missing where somebody works on something else; CI has it.
+collect_ignore = [] if NGINX or os.environ.get("CI") else ["test_base_path.py"]
 
 TOKEN = "an-operators-token-0815"
 GRAVE = {"serious", "critical"}

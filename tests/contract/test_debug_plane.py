@@ -495,7 +495,7 @@ class TestBodies:
         """A step's file before its JSON; an artifact's raw bytes from file and store alike; each with its type."""
         files = await Pipeline.create(client, work_dir=str(work_dir))
         store = await Pipeline.create(client)
-        parts = {"a.md": MARKDOWN, "A.MD": MARKDOWN, "b.json": JSON, "c.txt": TEXT, "d": TEXT, "e.html": TEXT}
+        parts = {"a.md": MARKDOWN, "big.MD": MARKDOWN, "b.json": JSON, "c.txt": TEXT, "d": TEXT, "e.html": TEXT}
         body = '{"not": "rendered"}\n\n  # é'
         for pipeline in (files, store):
             dispatched = await pipeline.dispatch("s")

@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 import structlog
+from pydantic import ValidationError
 
 from app.config import Settings
 from app.domain.answers import Answer, render_output
@@ -20,9 +21,8 @@ from app.domain.rendering import read_submission, render_submission
 from app.main import create_app
 from app.observability import REGISTRY
 from app.services.materializer import Materializer, Submitted
-from app.storage.files.states import FileStates
 from app.storage.stores import WriteStores
-from tests.contract.pipeline import Dispatched, Pipeline, parsed
+from tests.contract.pipeline import Dispatched, Pipeline, parsed, serving
 
 
 def _failures(what: str) -> float:
@@ -151,18 +151,49 @@ class TestFailOpen:
         assert _failures("step") - before == 1
         assert list(work_dir.iterdir()) == []
 
+    @pytest.mark.parametrize(("file_mode", "expected"), [("0600", 0o600), ("0644", 0o644), ("640", 0o640)])
+    async def test_the_setting_says_who_may_read_files(
+        self, database_url: str, work_dir: Path, file_mode: str, expected: int
+    ) -> None:
+        """``STEPPLANE_FILE_MODE`` is the mode of a view, a Final and a part."""
+        async with serving(Settings(database_url=database_url, file_mode=file_mode)) as http:
+            pipeline = await Pipeline.create(http, work_dir=str(work_dir))
+            await pipeline.stage(await pipeline.output("plan", 1), "part", "x")
+        modes = {path.name: path.stat().st_mode & 0o777 for path in work_dir.rglob("*") if path.is_file()}
+        assert modes == dict.fromkeys(["_ctx.md", "plan.md", "part"], expected)
+
+    @pytest.mark.parametrize("file_mode", ["0400", "0777", "1600", "0o600", "rw", "", "0602", "06000"])
+    def test_a_mode_that_makes_no_sense_is_refused(self, file_mode: str) -> None:
+        """A mode under which the server could not write, or with bits for programs, is an error at the start."""
+        with pytest.raises(ValidationError):
+            Settings(file_mode=file_mode)
+
     async def test_a_database_that_is_gone_meanwhile_fails_no_submit(self, work_dir: Path) -> None:
         """When the file could not be noted, after the output was kept, that is logged and counted, not raised."""
         before = _failures("step")
         submitted = Submitted(_grant(str(work_dir)), _answer(), 1, "value")
-        await Materializer(_Gone(), FileStates(), None).materialize(submitted)
+        await Materializer(_Gone(), None).materialize(submitted)
         assert _failures("step") - before == 1
+
+    @pytest.mark.parametrize("fault", [RuntimeError("a bug"), RecursionError(), MemoryError(), ValueError("NUL")])
+    async def test_nothing_that_happens_after_the_commit_fails_a_submit(self, work_dir: Path, fault: Exception) -> None:
+        """Whatever goes wrong while a kept output is written to its file is logged and counted, and not raised."""
+        before = _failures("step")
+        submitted = Submitted(_grant(str(work_dir)), _answer(), 1, "value")
+        with structlog.testing.capture_logs() as events:
+            await Materializer(_Gone(fault), None).materialize(submitted)
+        assert _failures("step") - before == 1
+        assert [(event["event"], event["exc_info"]) for event in events] == [("materialize_failed", fault)]
 
 
 class _Gone:
     """A database that cannot be reached."""
 
+    def __init__(self, fault: Exception | None = None) -> None:
+        self._fault = fault or Unavailable()
+
     kind = "gone"
+    is_pooled = False
 
     def snapshot(self) -> Any:
         raise Unavailable
@@ -176,7 +207,21 @@ class _Gone:
     def stream(self, body_id: int, size_bytes: int) -> None:
         """Nothing to stream."""
 
-    async def write(self, work: Callable[[WriteStores], Any]) -> Any:  # noqa: ARG002 - as the port has it
+    async def write(
+        self,
+        work: Callable[[WriteStores], Any],  # noqa: ARG002 - as the port has it
+        *,
+        makes_room: bool = False,  # noqa: ARG002 - as the port has it
+    ) -> Any:
+        raise self._fault
+
+    async def shrink(self) -> None:
+        """Nothing to give back."""
+
+    def is_full(self) -> bool:
+        return False
+
+    def require_there(self) -> None:
         raise Unavailable
 
     async def close(self) -> None:

@@ -111,7 +111,10 @@ class TestAnyName:
 
 
 async def test_names_that_look_alike_stay_apart(client: httpx.AsyncClient, work_dir: Path) -> None:
-    """Names that differ only in case, normalization, percent-encoding or white space are different names."""
+    """Names that differ only in case, normalization, percent-encoding or white space are different names of a run.
+
+    Each is the part of another step: within one, those that are one file on some disk are refused.
+    """
     groups = (
         ("plan", "Plan", "PLAN", "\uff50lan", "plan ", " plan", "plan\u200b", "plan\n"),
         ("caf\u00e9", "cafe\u0301", "caf%C3%A9", "caf%c3%a9", "CAF\u00c9", "café\ufe0f"),
@@ -124,9 +127,8 @@ async def test_names_that_look_alike_stay_apart(client: httpx.AsyncClient, work_
     )
     everything = [name for group in groups for name in group]
     pipeline = await Pipeline.create(client, work_dir=str(work_dir))
-    worker = await pipeline.dispatch("the worker")
-    for name in everything:
-        await pipeline.stage(worker, name, f"[{name}]")
+    for number, name in enumerate(everything):
+        await pipeline.stage(await pipeline.dispatch(f"worker {number}"), name, f"[{name}]")
     assert await pipeline.names() == sorted(everything, key=str.encode)
     for step in await pipeline.steps():
         assert (await client.get(step["content_url"])).text == f"[{step['name']}]"

@@ -181,7 +181,7 @@ class TestLists:
                     await Pipeline.create(client, goal="added meanwhile")
             assert seen[-7:] == ids[::-1]
             assert len(seen) == len(set(seen))
-        fields = ["id", "goal", "status", "latest_run_id", "project_root", "work_dir", "created_at"]
+        fields = ["id", "goal", "status", "latest_run_id", "project_root", "work_dir", "created_at", "goal_truncated"]
         assert all(list(task) == fields for task in parsed(await client.get("/v1/tasks"))["tasks"])
 
     async def test_runs_are_filtered(self, client: httpx.AsyncClient) -> None:
@@ -207,7 +207,9 @@ class TestLists:
         ):
             assert [run["id"] for run in await listed(**query)] == [run.run_id for run in expected], query
         failed = (await listed(status="failed"))[0]
-        assert list(failed) == ["id", "task_id", "status", "error", "created_at", "updated_at"]
+        assert list(failed) == [
+            *("id", "task_id", "status", "error", "created_at", "updated_at", "degradation_count", "error_truncated")
+        ]
         assert (failed["task_id"], failed["status"], failed["error"]) == (one.task_id, "failed", "broke")
         assert code_of(await client.get("/v1/runs?task_id=T-0")) == (404, "task_not_found")
         assert code_of(await client.get("/v1/runs?task_id=0")) == (400, "invalid_id")
@@ -265,7 +267,7 @@ class TestDispatch:
             assert in_flight or entry["duration_ms"] >= 0
         record = await pipeline.record()
         assert list(record) == [
-            *("id", "task_id", "status", "error", "created_at", "updated_at"),
+            *("id", "task_id", "status", "error", "created_at", "updated_at", "degradation_count"),
             *("step_entries", "degradations", "result_ref"),
         ]
         assert (record["step_entries"], record["degradations"], record["result_ref"]) == (entries, [], None)

@@ -43,13 +43,15 @@ from app.domain.ids import new_output_id, new_run_id, new_step_id, new_task_id
 from app.domain.projection import ProjectionAdapter, ProjectionKey, ProjectionRef
 from app.domain.records import Kind, RunStatus, TaskRecord
 from app.services.query import McpQueryAdapter
-from app.storage import sqlite_writer
+from app.services.removals import Removals
 from app.storage.database import Database
 from app.storage.files.states import FileStates
 from app.storage.migrations import migrate
 from app.storage.opening import open_database
 from app.storage.outputs import NewOutput
-from app.storage.sqlite_reader import RecentPieces
+from app.storage.sqlite import batches as sqlite_batches
+from app.storage.sqlite import writer as sqlite_writer
+from app.storage.sqlite.reader import RecentPieces
 from app.storage.stores import WriteStores
 from app.storage.tables import metadata, shown, stored
 from app.storage.urls import DatabaseUrl, UnusableDatabase, parse_database_url
@@ -133,7 +135,7 @@ def _tables(url: DatabaseUrl) -> set[str]:
     return {name for name in names if not name.startswith("sqlite_")} - {"alembic_version"}
 
 
-NEWEST = "0003"
+NEWEST = "0004"
 
 
 class TestMigrations:
@@ -438,7 +440,7 @@ class TestDatabase:
             async for chunk in broken_off.chunks():
                 received.append(chunk)
                 if len(received) == 1:
-                    await database.write(lambda stores: stores.runs.delete(deleted))
+                    await Removals(database).remove(deleted, lambda _: None)
         broken_off.close()
         assert 0 < len(b"".join(received)) < len(body)
 
@@ -561,7 +563,7 @@ class TestSqlite(_Sqlite):
         self, url: DatabaseUrl, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """After the timeout all that waited together are Unavailable, not one after the other; later writes go on."""
-        monkeypatch.setattr(sqlite_writer, "BUSY_TIMEOUT_MS", 500)
+        monkeypatch.setattr(sqlite_batches, "BUSY_TIMEOUT_MS", 500)
         await asyncio.to_thread(migrate, url)
         database = open_database(url)
         await database.write(_adds(_task()))

@@ -1,6 +1,6 @@
 """Turns: what one turn of the event loop shares is as new as a read of one's own, and nothing of it stays behind.
 
-Source: :mod:`app.storage.sqlite_turns`.
+Source: :mod:`app.storage.sqlite.turns`.
 """
 
 import asyncio
@@ -13,8 +13,9 @@ import pytest
 from sqlalchemy import select
 
 from app.storage.migrations import migrate
-from app.storage.sqlite_reader import SLICE_ROWS, CommitWatch, SqliteReaders
-from app.storage.sqlite_turns import TurnReader, Turns
+from app.storage.sqlite.identity import FileIdentity
+from app.storage.sqlite.reader import SLICE_ROWS, CommitWatch, SqliteReaders
+from app.storage.sqlite.turns import TurnReader, Turns
 from app.storage.tables import tasks
 from app.storage.urls import parse_database_url
 
@@ -26,7 +27,7 @@ class Stage:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.readers = SqliteReaders(path)
+        self.readers = SqliteReaders(path, FileIdentity(path))
         self.turns = Turns(self.readers, CommitWatch(path))
         self.reader = TurnReader(self.turns)
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
+from fastapi import FastAPI
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import create_async_engine
 
@@ -18,7 +19,18 @@ from app.config import Settings
 from app.domain.rendering import read_submission
 from app.main import create_app
 from app.storage.urls import parse_database_url
-from tests.contract.pipeline import Dispatched, Pipeline, bearer, blueprint_of, code_of, dumped, parsed, step_node
+from tests.contract.pipeline import (
+    Dispatched,
+    Pipeline,
+    bearer,
+    blueprint_of,
+    code_of,
+    dumped,
+    parsed,
+    serving,
+    step_node,
+)
+from tests.contract.test_queries import Statements, multiplied
 
 LIMIT = 32 * 1024
 """The largest body of these tests."""
@@ -276,6 +288,71 @@ class TestContext:
             prompt = await pipeline.prompt(dispatched)
             assert [pointer["name"] for pointer in prompt["context"]["steps"]] == ["code"]
 
+    async def test_of_too_many_steps_the_newest_are_pointed_at(self, database_url: str) -> None:
+        """Beyond ``max_pointers`` those submitted last are pointed at, by name; the rest is a count and a URL."""
+        async with serving(Settings(database_url=database_url, max_pointers=3)) as http:
+            pipeline = await Pipeline.create(http)
+            reader = await pipeline.dispatch("reader")
+            first = await pipeline.output("a-first", 1)
+            for name in ("d", "c", "b"):
+                await pipeline.output(name, name)
+            await pipeline.submit(reader, "its own, which counts as none of them")
+            context: dict[str, Any] = {}
+            for submitted in ("once more", "and again"):
+                await pipeline.submit(first, submitted)
+                context = (await pipeline.prompt(reader))["context"]
+                listed = [step for step in await pipeline.steps() if step["name"] != "reader"]
+                newest = sorted(listed, key=lambda step: step["submitted_at"], reverse=True)[:3]
+                fields = ("name", "size_bytes", "content_url", "sha256")
+                told = [{field: step[field] for field in fields} for step in listed]
+                assert context["steps"] == [
+                    pointer for pointer, step in zip(told, listed, strict=True) if step in newest
+                ]
+                assert context["steps_omitted"] == {"count": 1, "list_url": pipeline.steps_url}
+            assert "a-first" in {pointer["name"] for pointer in context["steps"]}
+
+    async def test_of_few_steps_nothing_is_told_beside_them(self, database_url: str) -> None:
+        """As many pointers as are allowed, and the worker's own step, leave nothing out: no key tells of any."""
+        async with serving(Settings(database_url=database_url, max_pointers=2)) as http:
+            pipeline = await Pipeline.create(http)
+            reader = await pipeline.output("reader", 0)
+            for name in ("a", "b"):
+                await pipeline.output(name, name)
+            context = (await pipeline.prompt(reader))["context"]
+            assert [pointer["name"] for pointer in context["steps"]] == ["a", "b"]
+            assert "steps_omitted" not in context
+
+    async def test_the_list_of_what_is_omitted_is_the_workers_to_fetch(self, database_url: str) -> None:
+        """Behind ``list_url`` its handle finds every step that its policy shows and no other; ``count`` is of those."""
+        blueprint = blueprint_of(("reader", "$.r"), default_context_policy={"steps_exclude": ["secret"]})
+        settings = Settings(database_url=database_url, max_pointers=2, base_url="https://plane.example/debug")
+        async with serving(settings) as http:
+            pipeline = await Pipeline.create(http, blueprint)
+            for name in ("secret", "a", "b", "c"):
+                await pipeline.output(name, name)
+            reader = await pipeline.dispatch("reader")
+            context = (await pipeline.prompt(reader))["context"]
+            omitted = context["steps_omitted"]
+            assert omitted["list_url"].startswith("https://plane.example/debug/v1/")
+            list_path = omitted["list_url"].removeprefix("https://plane.example/debug")
+            listed = parsed(await http.get(list_path, headers=bearer(reader)))["steps"]
+            assert [step["name"] for step in listed] == ["a", "b", "c"]
+            assert omitted["count"] == len(listed) - len(context["steps"]) == 1
+
+    async def test_five_thousand_earlier_steps_are_a_short_prompt(
+        self, client: httpx.AsyncClient, app: FastAPI, database_url: str
+    ) -> None:
+        """Of 5,000 earlier steps a prompt has 200 pointers, in under 64 KiB, and counts the other 4,800."""
+        pipeline = await Pipeline.create(client)
+        await pipeline.output("step-00000", {"a": "body"})
+        await multiplied(Statements(app, database_url), ("dispatches", "outputs", "projections"), "step-00000", 5_000)
+        reader = await pipeline.dispatch("reader")
+        answer = await client.get("/v1/worker/prompt", headers=bearer(reader))
+        context = parsed(answer)["context"]
+        assert len(context["steps"]) == 200
+        assert context["steps_omitted"]["count"] == 4_800
+        assert len(answer.content) < 64 * 1024
+
     async def test_pointers_stay_inside_the_run(self, client: httpx.AsyncClient) -> None:
         """What another run of the same task put out is pointed at by nobody."""
         first = await Pipeline.create(client)
@@ -298,19 +375,20 @@ class TestFolding:
         folded: list[tuple[str, Any]] = [
             ('{"a": [1, 2.5, null], "b": "é"}', {"a": [1, 2.5, None], "b": "é"}),
             ("[]", []),
+            ("\ufeff{}", {}),
             ("\n\t {}", {}),
             (f'{{"big": {big}}}', {"big": big}),
             ('```json\n{"a": 1}\n```', {"a": 1}),
             ("```\n[1]\n```\n\n", [1]),
             ("~~~ json\r\n[1]\n~~~", [1]),
             ('````json\n{"code": "```"}\n````', {"code": "```"}),
-            ("[" * 500 + "1" + "]" * 500, json.loads("[" * 500 + "1" + "]" * 500)),
+            ("[" * 200 + "1" + "]" * 200, json.loads("[" * 200 + "1" + "]" * 200)),
         ]
         texts = [
             "42", "true", "null", '"quoted"', "1e5", "", "plain", "```json\n42\n```", "```\nno json\n```",
             'before\n```json\n{"a": 1}\n```', '```json\n{"a": 1}\n```\nafter', "```json\n{}\n```\n```json\n{}\n```",
-            '{"a": 1', '{"a": NaN}', "[1e999]", "{} {}", "[1],", "  leading", "'[1]'", "[" * 501 + "1" + "]" * 501,
-            "\ufeff{}", "a\x00b\x01", "<b>html</b>", "@files:/etc/passwd", "see @file:/etc/passwd",
+            '{"a": 1', '{"a": NaN}', "[1e999]", "{} {}", "[1],", "  leading", "'[1]'", "[" * 201 + "1" + "}" * 201,
+            "\ufeffplain", "\ufeff42", "a\x00b\x01", "<b>html</b>", "@files:/etc/passwd", "see @file:/etc/passwd",
             "@file:/etc/passwd\nand more",
         ]  # fmt: skip
         dispatched = await pipeline.dispatch("ask")
@@ -528,16 +606,15 @@ class TestArtifact:
         assert await _count(database_url, "outputs") == 0
 
     async def test_a_part_may_not_take_the_steps_own_files(self, client: httpx.AsyncClient, work_dir: Path) -> None:
-        """A part called as the Final's file or the view's never touches those files; its content is kept apart."""
+        """A part called as the Final's file or the view's is 409 and never touches those files."""
         pipeline = await Pipeline.create(client, work_dir=str(work_dir))
         dispatched = await pipeline.dispatch("ask")
         view = Path(dispatched["ctx_projection"]).read_bytes()
         await pipeline.submit(dispatched, "the final")
         final = await pipeline.content("ask")
         for name in ("ask.md", "_ctx.md"):
-            await pipeline.stage(dispatched, name, "the part")
-            assert await pipeline.content(name) == b"the part"
-            assert "file_path" not in await pipeline.step(name)
+            assert code_of(await _send(pipeline, dispatched, "the part", "artifact", name=name)) == (409, "name_taken")
+        assert await pipeline.names() == ["ask"]
         assert await pipeline.content("ask") == final
         assert Path(dispatched["ctx_projection"]).read_bytes() == view
 

@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -14,20 +13,19 @@ import httpx
 import pytest
 
 from tests.conftest import POSTGRES
+from tests.e2e.clusters import INITDB, NGINX, PGBOUNCER, Cluster, PgBouncer, home_of
 
 _STARTS_WITHIN_SECONDS = 30
 
 
-def _find_initdb() -> Path | None:
-    """Find the program that makes a cluster: on the path, or the newest of where Debian keeps the versions apart."""
-    on_path = shutil.which("initdb")
-    kept_apart = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
-    return Path(on_path) if on_path else kept_apart[-1] if kept_apart else None
-
-
-INITDB = _find_initdb()
 # Who tests on a PostgreSQL elsewhere may have no programs to make another; CI has.
-collect_ignore = [] if POSTGRES and (INITDB or os.environ.get("CI")) else ["test_database_restart.py"]
+_NEEDED = {
+    "test_database_restart.py": INITDB,
+    "test_database_urls.py": INITDB,
+    "test_poolers.py": INITDB and PGBOUNCER,
+}
+collect_ignore = [name for name, program in _NEEDED.items() if not (POSTGRES and (program or os.environ.get("CI")))]
+collect_ignore += [] if NGINX or os.environ.get("CI") else ["test_base_path.py"]
 
 
 class Server:
@@ -109,3 +107,27 @@ def server(database_url: str, tmp_path: Path) -> Iterator[Server]:
     running = Server(database_url, tmp_path / "server.log")
     yield running
     running.stop()
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    """A running PostgreSQL server of this test alone."""
+    with home_of("postgres") as home:
+        running = Cluster(home)
+        running.start()
+        try:
+            yield running
+        finally:
+            running.stop()
+
+
+@pytest.fixture
+def pooler(cluster: Cluster) -> Iterator[PgBouncer]:
+    """PgBouncer before the server of this test."""
+    with home_of("pgbouncer") as home:
+        running = PgBouncer(home, cluster)
+        running.start()
+        try:
+            yield running
+        finally:
+            running.stop()

@@ -2,6 +2,8 @@
 
 import ctypes
 import os
+import sys
+import threading
 from pathlib import Path
 
 _AT_FDCWD = -100
@@ -37,3 +39,18 @@ class Swapper:
     def stop(self) -> None:
         """Let it end."""
         self._is_stopped = True
+
+
+def main() -> None:
+    """Exchange the two paths of the command line until standard input ends, then print how often."""
+    swapper = Swapper(Path(sys.argv[1]), Path(sys.argv[2]))
+    thread = threading.Thread(target=swapper.run)
+    thread.start()
+    sys.stdin.read()
+    swapper.stop()
+    thread.join()
+    sys.stdout.write(f"{swapper.swaps}\n")
+
+
+if __name__ == "__main__":
+    main()

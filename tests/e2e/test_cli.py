@@ -483,7 +483,13 @@ def _wait_until_healthy(url: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "shown"),
-    [("plain é 計", "plain é 計"), ("\x1b[m", "\\x1b[m"), ("\u202e", "\\u202e"), ("\udc80", "\\udc80")],
+    [
+        ("plain é 計", "plain é 計"),
+        ("\x1b[m", "\\x1b[m"),
+        ("\u202e", "\\u202e"),
+        ("\udc80", "\\udc80"),
+        ("a\u200bb\u3164", "a\\u200bb\\u3164"),
+    ],
 )
 def test_what_a_terminal_would_obey_is_escaped(text: str, shown: str) -> None:
     """Only what can be seen is printed as it is."""

@@ -5,76 +5,20 @@ The test restarts a cluster of its own, made in a temporary directory by the pro
 
 import asyncio
 import json
-import os
-import pwd
-import shutil
-import socket
-import subprocess
-import tempfile
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import asyncpg
 import httpx
-import pytest
 
 from tests.contract.pipeline import Dispatched, Pipeline, bearer, code_of, dumped
-from tests.e2e.conftest import INITDB, Server
+from tests.e2e.clusters import Cluster
+from tests.e2e.conftest import Server
 
 WORKERS = 6
 _DOWN_SECONDS = 2
 _SERVED_AGAIN_WITHIN_SECONDS = 60
-
-
-class Cluster:
-    """A PostgreSQL server that can be stopped; as root it runs as the user postgres, since it refuses to run as root.
-
-    Args:
-        home: an empty directory for its data.
-    """
-
-    def __init__(self, home: Path) -> None:
-        assert INITDB is not None
-        self._bin, self._home = INITDB.parent, home
-        self._user = "postgres" if os.geteuid() == 0 else None
-        if self._user is not None:
-            os.chown(home, pwd.getpwnam(self._user).pw_uid, -1)
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self._port = free.getsockname()[1]
-        self.url = f"postgresql://stepplane@127.0.0.1:{self._port}/postgres"
-        self._run("initdb", "--username", "stepplane", "--auth", "trust", "--encoding", "UTF8", "--no-sync")
-
-    def start(self) -> None:
-        """Start it and wait until it takes connections."""
-        options = f"-h 127.0.0.1 -p {self._port} -k {self._home}"
-        self._run("pg_ctl", "--wait", "--log", str(self._home / "log"), "--options", options, "start")
-
-    def stop(self) -> None:
-        """Break off every connection and stop it, if it runs."""
-        if (self._home / "data/postmaster.pid").exists():
-            self._run("pg_ctl", "--mode", "fast", "--wait", "stop")
-
-    def _run(self, program: str, *arguments: str) -> None:
-        command = [str(self._bin / program), "--pgdata", str(self._home / "data"), *arguments]
-        with (self._home / "programs.log").open("ab") as log:
-            subprocess.run(
-                command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, check=True, cwd=self._home, user=self._user
-            )
-
-
-@pytest.fixture
-def cluster() -> Iterator[Cluster]:
-    """A running cluster."""
-    home = Path(tempfile.mkdtemp(prefix="stepplane-pg-"))  # pytest's own directories are closed to other users
-    try:
-        running = Cluster(home)
-        running.start()
-        yield running
-        running.stop()
-    finally:
-        shutil.rmtree(home)
 
 
 class Load:
@@ -117,7 +61,8 @@ class Load:
         return False
 
 
-async def _until(is_so: Any) -> None:
+async def until(is_so: Any) -> None:
+    """Wait for what answers tell."""
     async with asyncio.timeout(_SERVED_AGAIN_WITHIN_SECONDS):
         while not is_so():  # noqa: ASYNC110 - what is waited for is told by answers, not by an event
             await asyncio.sleep(0.02)
@@ -136,13 +81,13 @@ async def test_postgres_restarted_under_load_loses_nothing(cluster: Cluster, tmp
                 for handle in handles:
                     group.create_task(load.work(handle))
                 group.create_task(load.read())
-                await _until(lambda: load.served_at_last == everybody)
+                await until(lambda: load.served_at_last == everybody)
                 await asyncio.to_thread(cluster.stop)
                 await asyncio.sleep(_DOWN_SECONDS)
-                await _until(lambda: load.refused.keys() == everybody)
+                await until(lambda: load.refused.keys() == everybody)
                 load.served_at_last.clear()
                 await asyncio.to_thread(cluster.start)
-                await _until(lambda: load.served_at_last == everybody)
+                await until(lambda: load.served_at_last == everybody)
                 load.is_over = True
             assert "Traceback" not in server.log
             for name, numbers in load.acknowledged.items():

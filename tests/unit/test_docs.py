@@ -9,6 +9,7 @@ import pytest
 from app.api.errors import status_of
 from app.config import Settings
 from app.domain.errors import StepplaneError
+from app.domain.limits import limits_table
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -41,6 +42,11 @@ def test_every_error_code_is_documented() -> None:
     }
     shipped = [kind for kind in _kinds(StepplaneError) if kind.__module__.startswith("app.")]
     assert documented == {(status_of(kind), kind.code) for kind in shipped}
+
+
+def test_the_limits_table_is_the_limits() -> None:
+    """docs/limits.md shows every row of the code's table, with its value."""
+    assert limits_table() in (ROOT / "docs" / "limits.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("page", ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"])

@@ -1,12 +1,17 @@
 """FileStates: the digest that is told is that of the bytes, however soon after each other a file changes."""
 
+import errno
 import hashlib
 import os
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+import structlog
 
 from app.domain.errors import ProjectionIo
+from app.observability import REGISTRY
 from app.storage.files import states as file_states
 from app.storage.files.states import CHUNK_BYTES, LARGE_BYTES, FileStates, LargeFile, read_inside
 
@@ -137,6 +142,77 @@ class TestDigests:
         assert states.head(str(file), 3) == b"sma"
         assert states.head(str(file), 99) == b"small"
         assert states.head(str(file) + "-none", 3) == b""
+
+
+class TestFailingDisks:
+    """A disk that fails while a file is read, and a file that grows meanwhile."""
+
+    def test_a_failing_read_is_no_file_counted_and_logged_once(self, file: Path) -> None:
+        """An EIO in the middle is None, whoever asks; it is logged anew only after a read that went well."""
+        disk = _Disk()
+        states = FileStates(pread=disk.pread)
+        before = REGISTRY.get_sample_value("stepplane_file_read_failures_total") or 0
+        with structlog.testing.capture_logs() as events:
+            for _ in range(2):
+                disk.fails = True
+                for _ in range(3):
+                    assert states.find(str(file)) is None
+                    assert states.load(str(file)) is None
+                    assert states.head(str(file), 3) == b""
+                disk.fails = False
+                assert _sha256_of(states, file) == _sha256(b"small")
+        assert [(event["event"], event["path"]) for event in events] == [("file_unreadable", str(file))] * 2
+        assert (REGISTRY.get_sample_value("stepplane_file_read_failures_total") or 0) - before == 18
+
+    def test_a_file_that_grows_is_read_to_its_bound(self, file: Path) -> None:
+        """A file that gets longer as fast as it is read ends, with a digest that is that of the bytes told."""
+        disk = _Disk(grows=file)
+        states = FileStates(pread=disk.pread)
+        state = states.find(str(file))
+        assert state is not None
+        assert (state.size_bytes, state.sha256) == (5, _sha256(b"small"))
+        file.write_bytes(b"x" * CHUNK_BYTES)
+        loaded = states.load(str(file))
+        assert loaded is not None
+        assert isinstance(loaded.body, LargeFile)
+        loaded.body.close()
+        assert disk.read_bytes < 4 * LARGE_BYTES
+
+    def test_the_memory_is_changed_by_one_thread_at_a_time(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Many threads that hash more files than are remembered get each digest right, and no KeyError."""
+        monkeypatch.setattr(file_states, "_REMEMBERED", 2)
+        for number in range(8):
+            (tmp_path / str(number)).write_bytes(b"%d" % number)
+        states, interval = FileStates(), sys.getswitchinterval()
+        sys.setswitchinterval(1e-6)
+        try:
+            with ThreadPoolExecutor(8) as pool:
+                found = list(pool.map(lambda turn: states.find(f"{tmp_path}/{turn % 8}"), range(4_000)))
+        finally:
+            sys.setswitchinterval(interval)
+        assert [state and state.sha256 for state in found] == [_sha256(b"%d" % (turn % 8)) for turn in range(4_000)]
+        assert len(states._memory) == 2
+
+
+class _Disk:
+    """Reads as a disk does that can be told to fail, or whose file grows at each read."""
+
+    def __init__(self, grows: Path | None = None) -> None:
+        self.fails = False
+        self.read_bytes = 0
+        self._grows = grows
+
+    def pread(self, handle: int, size_bytes: int, offset: int) -> bytes:
+        if self.fails:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        if self._grows is not None:
+            with self._grows.open("ab") as file:
+                file.write(b"x" * CHUNK_BYTES)
+        body = os.pread(handle, size_bytes, offset)
+        self.read_bytes += len(body)
+        return body
 
 
 class TestRefusals:

@@ -4,6 +4,9 @@ import asyncio
 import json
 import os
 import resource
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -324,6 +327,86 @@ class TestReplacing:
         with pytest.raises(ProjectionIo):
             await adapter.materialize_submission(_key(), 1, 1, ok=True)
         assert _everything(root) == before
+
+
+class TestModes:
+    """Who may read what is written."""
+
+    @pytest.mark.parametrize(("file_mode", "directory_mode"), [(0o600, 0o700), (0o640, 0o750), (0o644, 0o755)])
+    async def test_files_are_as_readable_as_is_said(self, root: Path, file_mode: int, directory_mode: int) -> None:
+        """Files have the mode, made directories entry for who may read; what was there stays as it was."""
+        root.chmod(0o711)
+        adapter = FileProjectionAdapter(root, PLACEMENT, None, file_mode)
+        path = _path(await adapter.materialize_submission(_key(), 1, 1, ok=True))
+        assert oct(path.stat().st_mode & 0o777) == oct(file_mode)
+        for directory in list(path.parents)[:3]:
+            assert oct(directory.stat().st_mode & 0o777) == oct(directory_mode)
+        assert oct(root.stat().st_mode & 0o777) == oct(0o711)
+
+    async def test_what_is_written_is_its_users_alone_by_default(self, adapter: FileProjectionAdapter) -> None:
+        """Without a word on it a file is 0600 and its directory 0700, as the database is."""
+        path = _path(await adapter.project(_key(), {"plan": 1}))
+        assert (oct(path.stat().st_mode & 0o777), oct(path.parent.stat().st_mode & 0o777)) == ("0o600", "0o700")
+
+
+class TestLeftovers:
+    """Temporary files of killed processes."""
+
+    @pytest.fixture
+    async def directory(self, adapter: FileProjectionAdapter) -> Path:
+        """The directory of a step with a file, in which a process was killed while it wrote another."""
+        directory = _path(await adapter.materialize_submission(_key(), 1, 1, ok=True)).parent
+        killed = await asyncio.to_thread(subprocess.run, [sys.executable, "-c", _KILLED, str(directory)], check=False)
+        assert killed.returncode == -signal.SIGKILL
+        return directory
+
+    async def test_what_a_killed_process_left_is_removed_when_it_is_old(
+        self, adapter: FileProjectionAdapter, directory: Path
+    ) -> None:
+        """A young one stays, since somebody may be writing it; an old one goes, and the step's file is untouched."""
+        (leftover,) = directory.glob(".*")
+        assert adapter.remove_leftovers("ST-1", 60) == 0
+        os.utime(leftover, (0, 0))
+        assert adapter.remove_leftovers("ST-1", 60) == 1
+        assert [path.name for path in directory.iterdir()] == ["plan.md"]
+
+    async def test_nothing_else_is_removed(
+        self, adapter: FileProjectionAdapter, directory: Path, tmp_path: Path
+    ) -> None:
+        """Links, directories, and names of another form stay, however old, and no link is followed."""
+        outside = tmp_path / "outside"
+        outside.write_text("untouched")
+        (leftover,) = directory.glob(".*")
+        leftover.unlink()
+        for name in (
+            ".tmp",
+            "a.tmp",
+            f"{leftover.name}x",
+            f"x{leftover.name}",
+            ".stepplane-0.tmp",
+            leftover.name.upper(),
+        ):
+            (directory / name).touch()
+        (directory / ".stepplane-0000000000000000.tmp").symlink_to(outside)
+        (directory / ".stepplane-0000000000000001.tmp").mkdir()
+        for path in directory.iterdir():
+            os.utime(path, (0, 0), follow_symlinks=False)
+        before = _everything(tmp_path)
+        assert adapter.remove_leftovers("ST-1", 60) == 0
+        assert _everything(tmp_path) == before
+        directory.rename(tmp_path / "moved")
+        directory.symlink_to(tmp_path / "moved")
+        with pytest.raises(OSError):  # noqa: PT011 - the kernel says which
+            adapter.remove_leftovers("ST-1", 60)
+
+
+_KILLED = """
+import os, signal, sys
+from app.storage.files.opening import WrittenFile
+WrittenFile(os.open(sys.argv[1], os.O_RDONLY), "part", b"x" * 1000, 0o600)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+"""Writes a file, and is killed before it takes its place."""
 
 
 class TestDirectories:

@@ -4,6 +4,7 @@ import json
 import posixpath
 from pathlib import Path
 from typing import Any
+from unicodedata import normalize
 
 import pytest
 from hypothesis import given
@@ -11,7 +12,14 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from app.domain.errors import InvalidKey, InvalidPlacement
-from app.domain.placement import MAX_NAME_BYTES, ProjectionPlacement, check_file_name, find_fault
+from app.domain.placement import (
+    MAX_NAME_BYTES,
+    ProjectionPlacement,
+    check_file_name,
+    disk_name,
+    find_fault,
+    is_device,
+)
 from tests.unit.strategies import any_text, json_values
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "placement.json").read_text(encoding="utf-8"))
@@ -170,3 +178,23 @@ class TestNames:
     def test_a_root_may_be_the_root(self) -> None:
         """A slash at the end of the root is no component."""
         assert ProjectionPlacement.DEFAULT.target_dir("/", "ST-1") == "/workspace/tasks/ST-1/ctx"
+
+
+class TestDiskNames:
+    """Names as the least telling disk compares them."""
+
+    @given(name=st.text(st.characters(exclude_categories=["Cs"]), min_size=1))
+    def test_whatever_is_one_file_somewhere_compares_as_one(self, name: str) -> None:
+        """Case, composition, and dots and spaces at the end change nothing, in whatever order they are changed."""
+        for other in (normalize("NFD", name).casefold(), normalize("NFC", name), normalize("NFD", name), f"{name}. "):
+            assert disk_name(other) == disk_name(name)
+
+    @pytest.mark.parametrize("name", ["NUL", "con.md", "Com1", "lpt\u00b9.x", "aux .x", "conin$", "PRN. "])
+    def test_a_device_is_one_with_whatever_ending(self, name: str) -> None:
+        """Windows opens the device whatever stands behind a dot, and whatever the case."""
+        assert is_device(name)
+
+    @pytest.mark.parametrize("name", ["console", "com10", "com", "null", "x.con", "...", ""])
+    def test_a_name_that_begins_like_a_device_is_none(self, name: str) -> None:
+        """Only the whole of what stands before the first dot counts."""
+        assert not is_device(name)

@@ -9,9 +9,12 @@ the parts that were opened.
 import contextlib
 import errno
 import os
+import re
 import secrets
 import stat
+import time
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -21,6 +24,11 @@ _LINKS = 40  # as many as Linux follows in one path
 _PASS = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK  # without O_NONBLOCK a named pipe would be waited for
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+
+
+_TEMPORARY = re.compile(r"\.stepplane-[0-9a-f]{16}\.tmp")
+
+PRIVATE_MODE = 0o600
 
 
 class Opened(NamedTuple):
@@ -60,7 +68,7 @@ def opened_file(path: str, inside: Sequence[str] | None, *, through_links: bool 
         else:
             *directories, name = _real_parts(path)
             for directory in directories:
-                walk.enter(directory)
+                walk.enter(directory, may_return=False)
         if not lies_in(walk.path, inside):
             raise PermissionError(errno.EACCES, "it lies under none of the directories that may be read")
         handle = os.open(name, _READ, dir_fd=walk.handle)
@@ -74,17 +82,23 @@ def opened_file(path: str, inside: Sequence[str] | None, *, through_links: bool 
 
 
 @contextlib.contextmanager
-def opened_below(directory: int, components: Sequence[str], *, make: bool) -> Iterator[int]:
-    """Open a directory below another one, through no link, and make it where it is missing if that is wanted.
+def opened_below(directory: int, components: Sequence[str], make_for: int | None = None) -> Iterator[int]:
+    """Open a directory below another one, through no link.
+
+    Args:
+        directory: the open directory that it is below.
+        components: the names that lead there.
+        make_for: the mode of the files that it is made for where it is missing; None makes nothing. Who may read those
+            may go into it.
 
     Raises:
         OSError: a part is missing, a link, or no directory.
     """
     with contextlib.ExitStack() as stack:
         for component in components:
-            if make:
+            if make_for is not None:
                 with contextlib.suppress(FileExistsError):
-                    os.mkdir(component, dir_fd=directory)
+                    os.mkdir(component, make_for | (make_for & 0o444) >> 2, dir_fd=directory)
             directory = os.open(component, _PASS, dir_fd=directory)
             stack.callback(os.close, directory)
         yield directory
@@ -103,23 +117,71 @@ def read_file(directory: int, name: str) -> bytes:
         return file.read()
 
 
-def replace_file(directory: int, name: str, body: bytes) -> None:
-    """Write a file of an open directory by an atomic replace; what a link in its place points to is not touched.
+class WrittenFile:
+    """A file that is written whole beside the place that it is to take; it must be closed.
+
+    Args:
+        directory: the open directory.
+        name: the name that it is to take there.
+        body: what it holds.
+        mode: who may read and write it; what the process's umask forbids is taken away.
 
     Raises:
-        OSError: the disk refused; the file is what it was.
+        OSError: the disk refused; nothing is left.
     """
-    temporary = f".{secrets.token_hex(8)}.tmp"
+
+    def __init__(self, directory: int, name: str, body: bytes, mode: int) -> None:
+        self._name = name
+        self._temporary: str | None = f".stepplane-{secrets.token_hex(8)}.tmp"
+        self._directory = os.dup(directory)
+        try:
+            with os.fdopen(os.open(self._temporary, _CREATE, mode, dir_fd=directory), "wb") as file:
+                file.write(body)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError:
+            self.close()
+            raise
+
+    def take_place(self) -> None:
+        """Take the place at once and atomically; what a link there points to is not touched. Once is enough.
+
+        Raises:
+            OSError: the disk refused; what stood there stands there still.
+        """
+        if self._temporary is not None:
+            os.replace(self._temporary, self._name, src_dir_fd=self._directory, dst_dir_fd=self._directory)
+            self._temporary = None
+
+    def close(self) -> None:
+        """Remove it, unless it took its place."""
+        if self._temporary is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(self._temporary, dir_fd=self._directory)
+        os.close(self._directory)
+
+
+def remove_leftovers(directory: int, older_than_seconds: float) -> int:
+    """Remove what :class:`WrittenFile` left in an open directory when its process was killed, and return how many.
+
+    A name of another form, a link, another user's file and a young file, which somebody may be writing, all stay.
+
+    Raises:
+        OSError: the directory cannot be listed, or a file not be removed.
+    """
+    removed, before = 0, time.time() - older_than_seconds
+    listed = os.open(".", os.O_RDONLY | os.O_DIRECTORY, dir_fd=directory)
     try:
-        with os.fdopen(os.open(temporary, _CREATE, 0o666, dir_fd=directory), "wb") as file:
-            file.write(body)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
-    except OSError:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary, dir_fd=directory)
-        raise
+        for name in filter(_TEMPORARY.fullmatch, os.listdir(listed)):  # noqa: PTH208 - of a descriptor
+            with contextlib.suppress(FileNotFoundError):  # another process was faster
+                status = os.lstat(name, dir_fd=listed)
+                is_ours = stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()
+                if is_ours and status.st_mtime < before:
+                    os.unlink(name, dir_fd=listed)
+                    removed += 1
+    finally:
+        os.close(listed)
+    return removed
 
 
 def lies_in(path: str, directories: Sequence[str] | None) -> bool:
@@ -154,12 +216,12 @@ class _Walk:
         """The path of the open directory."""
         return "/" + "/".join(self._names)
 
-    def enter(self, name: str) -> None:
-        """Go on to a directory in the open one."""
-        here = _identity(self.handle)
+    def enter(self, name: str, *, may_return: bool = True) -> None:
+        """Go on to a directory in the open one; ``may_return`` says that ``..`` may lead back."""
+        if may_return:
+            self._above.append(_identity(self.handle))
         self._move(os.open(name, _PASS, dir_fd=self.handle))
         self._names.append(name)
-        self._above.append(here)
 
     def follow(self, path: str, *, to_directory: bool) -> str:
         """Walk a path, through links too, and return its last name; that of a directory is empty, and it is open."""
@@ -237,10 +299,11 @@ def _identity(handle: int) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-def _kernel_devices() -> set[int]:
+@cache  # they are mounted before we start, and asking costs as much as opening
+def _kernel_devices() -> frozenset[int]:
     """The file systems that the kernel makes up: what looks like a file there tells of processes, ours among them."""
-    devices = set()
+    devices: set[int] = set()
     for path in ("/proc", "/sys"):
         with contextlib.suppress(OSError):
             devices.add(os.lstat(path).st_dev)
-    return devices - {os.lstat("/").st_dev}
+    return frozenset(devices - {os.lstat("/").st_dev})

@@ -7,13 +7,17 @@ import asyncio
 import contextlib
 import hashlib
 import os
+import threading
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import structlog
+
 from app.domain.errors import ProjectionIo
+from app.observability import FILE_READ_FAILURES
 from app.storage.files.opening import lies_in, opened_directory, opened_file, real_paths
 
 CHUNK_BYTES = 256 * 1024
@@ -25,6 +29,12 @@ MAX_BYTES = 256 * 1024 * 1024
 
 _SETTLED_NS = 2_000_000_000  # the coarsest time stamps in use (FAT) move every two seconds
 _REMEMBERED = 50_000
+_FAILING = 1_000
+
+Pread = Callable[[int, int, int], bytes]
+"""Reads so many bytes of a descriptor from an offset on."""
+
+log = structlog.get_logger(__name__)
 
 
 class FileState(NamedTuple):
@@ -55,13 +65,19 @@ class FileStates:
     only when the file had been left alone for two seconds before it was hashed: a younger file could change once
     more without any of these moving. (The rule that git follows for its index.)
 
+    A disk that fails while a file is read has no file: that is counted, and logged once until a read succeeds again.
+
     Args:
         allowed_roots: the directories under which files may be read; None allows any.
+        pread: reads a piece of an open file, as ``os.pread`` does.
     """
 
-    def __init__(self, allowed_roots: Sequence[Path] | None = None) -> None:
+    def __init__(self, allowed_roots: Sequence[Path] | None = None, pread: Pread = os.pread) -> None:
         self._allowed = real_paths(allowed_roots)
+        self._pread = pread
+        self._lock = threading.Lock()  # for what changes the two below: files are read by several threads
         self._memory: OrderedDict[str, _Memory] = OrderedDict()
+        self._failing: OrderedDict[str, None] = OrderedDict()
 
     def recall(self, path: str) -> FileState | None:
         """Return the state of a file whose digest is remembered, and still right; None where it takes reading."""
@@ -83,36 +99,56 @@ class FileStates:
         if recalled is not None:
             return recalled
         with _opened(path, self._allowed) as handle:
-            return None if handle is None else self._hashed(path, handle)
+            if handle is None:
+                return None
+            try:
+                return self._hashed(path, handle, os.fstat(handle))
+            except OSError as error:
+                self._report(path, error)
+                return None
 
     def load(self, path: str) -> LoadedFile | None:
         """Return a file's bytes and their digest; None as in :meth:`find`. A large one must be closed."""
         with _opened(path, self._allowed) as handle:
             if handle is None:
                 return None
-            status = os.fstat(handle)
-            if status.st_size >= LARGE_BYTES:
-                return LoadedFile(self._hashed(path, handle), LargeFile(os.dup(handle), status))
-            hashed_at_ns = time.time_ns()
-            body = b"".join(_chunks(handle))
-            sha256 = self._remembered(path, status)
-            if sha256 is None or _facts(os.fstat(handle)) != _facts(status):
-                sha256 = hashlib.sha256(body).hexdigest()
-                self._remember(path, _Memory(_facts(status), sha256, hashed_at_ns))
-            return LoadedFile(FileState(path, len(body), sha256), body)
+            try:
+                return self._loaded(path, handle)
+            except OSError as error:
+                self._report(path, error)
+                return None
 
     def head(self, path: str, size_bytes: int) -> bytes:
         """Read the beginning of a file, for its preview; empty where it cannot be read."""
         with _opened(path, self._allowed) as handle:
-            return b"" if handle is None else os.pread(handle, size_bytes, 0)
+            if handle is None:
+                return b""
+            try:
+                return self._pread(handle, size_bytes, 0)
+            except OSError as error:
+                self._report(path, error)
+                return b""
 
-    def _hashed(self, path: str, handle: int) -> FileState:
-        status = os.fstat(handle)
+    def _loaded(self, path: str, handle: int) -> LoadedFile:
+        status, hashed_at_ns = os.fstat(handle), time.time_ns()
+        if status.st_size < LARGE_BYTES:
+            body = b"".join(read_chunks(handle, LARGE_BYTES, self._pread))
+            if len(body) < LARGE_BYTES:
+                sha256 = self._remembered(path, status)
+                if sha256 is None or _facts(os.fstat(handle)) != _facts(status):
+                    sha256 = hashlib.sha256(body).hexdigest()
+                    self._remember(path, _Memory(_facts(status), sha256, hashed_at_ns))
+                return LoadedFile(FileState(path, len(body), sha256), body)
+            status = os.fstat(handle)  # it has grown meanwhile
+        state = self._hashed(path, handle, status)
+        return LoadedFile(state, LargeFile(os.dup(handle), status))
+
+    def _hashed(self, path: str, handle: int, status: os.stat_result) -> FileState:
         sha256 = self._remembered(path, status)
         if sha256 is None:
             hashed_at_ns = time.time_ns()
             digest = hashlib.sha256()
-            for chunk in _chunks(handle):
+            for chunk in read_chunks(handle, status.st_size, self._pread):
                 digest.update(chunk)
             sha256 = digest.hexdigest()
             self._remember(path, _Memory(_facts(status), sha256, hashed_at_ns))
@@ -126,10 +162,22 @@ class FileStates:
         return memory.sha256 if settled else None
 
     def _remember(self, path: str, memory: _Memory) -> None:
-        self._memory[path] = memory
-        self._memory.move_to_end(path)
-        while len(self._memory) > _REMEMBERED:
-            self._memory.popitem(last=False)
+        with self._lock:
+            self._memory[path] = memory
+            self._memory.move_to_end(path)
+            while len(self._memory) > _REMEMBERED:
+                self._memory.popitem(last=False)
+            self._failing.pop(path, None)
+
+    def _report(self, path: str, error: OSError) -> None:
+        FILE_READ_FAILURES.inc()
+        with self._lock:
+            is_known = path in self._failing
+            self._failing[path] = None
+            while len(self._failing) > _FAILING:
+                self._failing.popitem(last=False)
+        if not is_known:
+            log.warning("file_unreadable", path=path, error=error.strerror or str(error))
 
 
 @contextlib.contextmanager
@@ -174,10 +222,10 @@ class LargeFile:
         os.close(self._handle)
 
 
-def _chunks(handle: int, max_bytes: int = MAX_BYTES) -> Iterator[bytes]:
-    """Read a file from its beginning, up to a bound even if it grows meanwhile."""
+def read_chunks(handle: int, max_bytes: int, pread: Pread = os.pread) -> Iterator[bytes]:
+    """Read an open file from its beginning, up to a bound even if it grows meanwhile."""
     offset = 0
-    while chunk := os.pread(handle, min(CHUNK_BYTES, max_bytes - offset), offset):
+    while offset < max_bytes and (chunk := pread(handle, min(CHUNK_BYTES, max_bytes - offset), offset)):
         offset += len(chunk)
         yield chunk
 
@@ -204,6 +252,6 @@ def read_inside(path: str, directory: str, allowed_roots: Sequence[Path] | None,
             is_ours = status.st_nlink == 1 and status.st_uid == os.geteuid()
             if not is_ours or not lies_in(file.path, real_paths(allowed_roots)):
                 return None
-            return b"".join(_chunks(file.handle, max_bytes + 1))
+            return b"".join(read_chunks(file.handle, max_bytes + 1))
     except (OSError, ValueError):  # ValueError: a NUL in it
         return None

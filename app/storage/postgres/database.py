@@ -12,10 +12,10 @@ from typing import TypeVar
 import asyncpg
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
-from sqlalchemy.ext.asyncio import create_async_engine
 
 from app.domain.errors import ProjectionIo, Unavailable
 from app.observability import HOT_METRICS
+from app.storage.postgres.connecting import Connector
 from app.storage.postgres.reader import POOL_SIZE, POOL_TIMEOUT_SECONDS, PostgresReaders
 from app.storage.stores import ReadStores, WriteStores
 from app.storage.urls import DatabaseUrl
@@ -32,10 +32,14 @@ class PostgresDatabase:
     kind = "postgresql"
 
     def __init__(self, url: DatabaseUrl) -> None:
-        self._engine = create_async_engine(
-            url.async_url, pool_size=POOL_SIZE, max_overflow=0, pool_timeout=POOL_TIMEOUT_SECONDS
-        )
-        self._readers = PostgresReaders(url.async_url)
+        self._connector = Connector(url)
+        self._engine = self._connector.engine(pool_size=POOL_SIZE, max_overflow=0, pool_timeout=POOL_TIMEOUT_SECONDS)
+        self._readers = PostgresReaders(self._connector)
+
+    @property
+    def is_pooled(self) -> bool:
+        """Tell whether a pooler stands in between, as the newest connection found."""
+        return self._connector.is_pooled
 
     def snapshot(self) -> AbstractAsyncContextManager[ReadStores]:
         """Open stores whose reads all see one state."""
@@ -53,11 +57,21 @@ class PostgresDatabase:
         """Tell nothing: it would take a round trip, which is most of what a read costs."""
         return
 
-    async def write(self, work: Callable[[WriteStores], T]) -> T:
+    async def write(self, work: Callable[[WriteStores], T], *, makes_room: bool = False) -> T:  # noqa: ARG002 - the disk is the server's
         """Run ``work`` in a transaction of its own."""
         with _reachable():
             async with self._engine.begin() as connection:
                 return await connection.run_sync(lambda inner: work(WriteStores(inner)))
+
+    async def shrink(self) -> None:
+        """Do nothing: PostgreSQL uses the room again by itself."""
+
+    def is_full(self) -> bool:
+        """Tell nothing: the disk is another machine's."""
+        return False
+
+    def require_there(self) -> None:
+        """Do nothing: a server that is not there is told at each request."""
 
     async def close(self) -> None:
         """Close every connection."""

@@ -10,12 +10,13 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import asyncpg
-from sqlalchemy import URL, Dialect, Select
+from sqlalchemy import Dialect, Select
 from sqlalchemy.dialects.postgresql import asyncpg as asyncpg_dialect
 
 from app.domain.errors import StepplaneError, Unavailable
 from app.observability import HOT_METRICS
 from app.storage.compiled import CompiledStatements
+from app.storage.postgres.connecting import Connector, is_pooled
 from app.storage.reader import Row
 from app.storage.stores import ReadStores
 
@@ -35,6 +36,14 @@ class PostgresReader:
     def __init__(self, connection: "asyncpg.Connection[Any]") -> None:
         self.connection = connection
         self.stores = ReadStores(self)
+
+    def transaction(self, *, in_snapshot: bool) -> Any:
+        """Begin what the reads of a block need: one state for all, or what a pooler keeps the connection for."""
+        if in_snapshot:
+            return self.connection.transaction(isolation="repeatable_read", readonly=True)
+        if is_pooled(self.connection):
+            return self.connection.transaction(isolation="read_committed", readonly=True)
+        return contextlib.nullcontext()
 
     async def all(self, statement: Select[Any], /, **parameters: Any) -> Sequence[Row]:
         """Run a statement and return its rows, in its order."""
@@ -56,8 +65,8 @@ class PostgresReaders:
     Nothing is left to reset here, as a read changes nothing of its session.
     """
 
-    def __init__(self, url: URL) -> None:
-        self._url = url
+    def __init__(self, connector: Connector) -> None:
+        self._connector = connector
         self._free = asyncio.Semaphore(POOL_SIZE)
         self._idle: list[PostgresReader] = []
         self._closed = False
@@ -75,10 +84,7 @@ class PostgresReaders:
         is_sound = False
         try:
             reader = await self._idle_or_new()
-            if in_snapshot:
-                async with reader.connection.transaction(isolation="repeatable_read", readonly=True):
-                    yield reader.stores
-            else:
+            async with reader.transaction(in_snapshot=in_snapshot):
                 yield reader.stores
             is_sound = True
         except StepplaneError:
@@ -106,8 +112,7 @@ class PostgresReaders:
             reader = self._idle.pop()
             if not reader.connection.is_closed():
                 return reader
-        _, arguments = _dialect.create_connect_args(self._url)
-        return PostgresReader(await asyncpg.connect(**arguments, timeout=POOL_TIMEOUT_SECONDS))
+        return PostgresReader(await self._connector.connect())
 
     def _give_back(self, reader: PostgresReader, *, is_sound: bool) -> None:
         if is_sound and not self._closed:

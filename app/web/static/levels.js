@@ -6,6 +6,7 @@
 
 import { announce } from "./announcer.js";
 import { size } from "./formats.js";
+import { visible } from "./visible.js";
 
 const PAGE = 100;
 const MOST_OPENED = 200;
@@ -143,13 +144,13 @@ function nodeOf(child, within) {
   const item = /** @type {HTMLElement} */ (template.content.querySelector("li")?.cloneNode(true));
   Object.assign(item.dataset, { path: child.path, type: child.type, count: String(child.child_count) });
   const key = /** @type {HTMLAnchorElement} */ (item.querySelector(".node-key"));
-  key.textContent = String(child.key);
+  key.textContent = visible(String(child.key));
   key.classList.toggle("index", typeof child.key === "number");
   key.href = pageOf(within, child.path);
   const value = /** @type {HTMLElement} */ (item.querySelector(".node-value > span"));
   value.className = child.child_count ? "node-count" : "node-preview";
   const [left, right] = child.type === "object" ? "{}" : "[]";
-  value.textContent = child.child_count ? `${left} ${child.child_count} ${right}` : child.preview;
+  value.textContent = child.child_count ? `${left} ${child.child_count} ${right}` : visible(child.preview);
   /** @type {HTMLElement} */ (item.querySelector(".node-size")).textContent = size(child.size_bytes);
   return item;
 }

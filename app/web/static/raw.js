@@ -9,6 +9,7 @@
 import { announce } from "./announcer.js";
 import { copyText } from "./copy.js";
 import { size } from "./formats.js";
+import { marked, visible } from "./visible.js";
 
 const SHOWN_BYTES = 16 * 1024 * 1024;
 const UNWRAPPED_COLUMNS = 2000;
@@ -174,12 +175,32 @@ function cut(text, at, end, columns) {
   while (next < end) {
     const code = text.charCodeAt(next);
     const isPair = code >= 0xd800 && code < 0xdc00 && next + 1 < end;
-    left -= code === 9 ? 8 : code < 0x1100 ? 1 : 2;
+    left -= columnsOf(text, next, code);
     if (left < 0 && next > at) break;
     next += isPair ? 2 : 1;
   }
   return next;
 }
+
+/**
+ * Count the columns that a character takes: a hidden one those of its escape.
+ * @param {string} text
+ * @param {number} at
+ * @param {number} code
+ */
+function columnsOf(text, at, code) {
+  if (code === 9) return 8;
+  if (code >= 0x20 && code < 0x7f) return 1;
+  const mayHide = code < 0x100 || (code >= 0x2000 && code < 0x2070) || code >= 0xfe00 || (code >= 0xd800 && code < 0xdc00) || RARELY.has(code);
+  if (mayHide) {
+    const char = String.fromCodePoint(text.codePointAt(at) ?? 0);
+    const escape = visible(char);
+    if (escape !== char) return escape.length;
+  }
+  return code < 0x1100 ? 1 : 2;
+}
+
+const RARELY = new Set([0x34f, 0x61c, 0x115f, 0x1160, 0x17b4, 0x17b5, 0x180b, 0x180c, 0x180d, 0x180e, 0x180f, 0x3164]);
 
 // --- scrolling -------------------------------------------------------------------------------------
 
@@ -233,7 +254,7 @@ function rowOf(layout, row) {
   const from = layout.starts[row];
   let to = row + 1 < layout.rows ? layout.starts[row + 1] : layout.text.length;
   if (layout.text[to - 1] === "\n" && to > from && layout.lines[row + 1] !== line) to -= 1;
-  element.append(layout.text.slice(from, to));
+  element.append(...marked(layout.text.slice(from, to)));
   return element;
 }
 

@@ -35,9 +35,9 @@ class TestStoredXss:
                 "md",
                 "json",
                 "txt",
-                "HTML",
+                "big.HTML",
             ):
-                await pipeline.stage(dispatched, f"{dispatched['name']}.{ending}", HTML)
+                await pipeline.stage(dispatched, f"part of {dispatched['name']}.{ending}", HTML)
         await pipeline.stage(stored, '"><img src=x onerror=alert(1)>\r\nX-Evil: 1.html', HTML)
         bodies = 0
         for name in await pipeline.names():

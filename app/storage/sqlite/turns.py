@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import Select
 
 from app.storage.reader import Row
-from app.storage.sqlite_reader import SLICE_ROWS, CommitWatch, SqliteReader, SqliteReaders, fetch_rest
+from app.storage.sqlite.reader import SLICE_ROWS, CommitWatch, SqliteReader, SqliteReaders, fetch_rest
 from app.storage.stores import ReadStores
 
 

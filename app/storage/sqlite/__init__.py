@@ -1,0 +1,1 @@
+"""SQLite: its connections, reading and writing."""
