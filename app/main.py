@@ -49,6 +49,7 @@ from app.services.comparisons import Comparisons
 from app.services.data import Data
 from app.services.engine import Engine
 from app.services.file_bodies import FileBodies
+from app.services.intake import Intake
 from app.services.leftovers import Leftovers
 from app.services.materializer import Materializer
 from app.services.outlines import Outlines
@@ -217,6 +218,7 @@ def _wire(app: _Application, settings: Settings, database: Database) -> None:
             own_hosts=frozenset({urlsplit(base_url).hostname or ""}) if settings.listens_on_loopback else None,
         ),
         functools.partial(_write_error, app.pages),
+        Intake(),
     )
     if urlsplit(base_url).path:
         app.outer = BasePath(app.outer, urlsplit(base_url).path)

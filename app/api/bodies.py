@@ -3,7 +3,6 @@
 The invariant: a body over its limit is refused while it streams, and nothing of it is kept.
 """
 
-import asyncio
 import math
 import re
 from collections.abc import Callable, Coroutine
@@ -20,10 +19,16 @@ from app.domain.errors import InvalidJson, Malformed, NestedTooDeep, TooLarge
 from app.domain.limits import YAML_BYTES, YAML_CHARS, YAML_NODES
 from app.domain.values import MAX_DEPTH_TAKEN, JsonValue, parse_json
 from app.routes import KnownRoute
-from app.services.threads import run_beside
+from app.services.threads import LONG_BYTES, run_beside
 
 LIMIT_KEY = "stepplane.limit_bytes"
 """Where the guard leaves how large this request's body may be."""
+
+LOAD_KEY = "stepplane.load"
+"""Where the envelope leaves what counts this request's body."""
+
+SIZE_KEY = "stepplane.size_bytes"
+"""Where the size of the body is, once it was read."""
 
 _YAML_TYPES = frozenset({"application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml"})
 
@@ -31,9 +36,12 @@ _YAML_TYPES = frozenset({"application/yaml", "application/x-yaml", "text/yaml", 
 async def read_body(scope: Scope, receive: Receive) -> bytes:
     """Read a body whole.
 
+    A long one is counted while it comes, and waits for its turn to be worked on; the envelope gives both back.
+
     Raises:
         UnsupportedEncoding: it is coded, and would be read as what it is not.
         TooLarge: it is over the limit; told by its declared length where there is one, else as soon as it shows.
+        Busy: as many long bodies are held as there is room for.
     """
     limit_bytes: int = scope[LIMIT_KEY]
     for coding in header_values(scope, b"content-encoding"):
@@ -52,8 +60,11 @@ async def read_body(scope: Scope, receive: Receive) -> bytes:
         size_bytes += len(chunk)
         if size_bytes > limit_bytes:
             raise TooLarge(limit_bytes, None)
+        scope[LOAD_KEY].grow(size_bytes)
         chunks.append(chunk)
         has_more = message.get("more_body", False)
+    await scope[LOAD_KEY].start()
+    scope[SIZE_KEY] = size_bytes
     return b"".join(chunks)
 
 
@@ -106,7 +117,7 @@ class _YamlRequest(_JsonRequest):
         body = await self.body()
         if len(body) > YAML_BYTES.value:
             raise InvalidJson(f"the YAML is {len(body)} bytes; over {YAML_BYTES.value} bytes send JSON instead")
-        return await asyncio.to_thread(parse_yaml, body)
+        return await run_beside(max(len(body), LONG_BYTES), parse_yaml, body)
 
 
 def parse_yaml(body: bytes) -> JsonValue:

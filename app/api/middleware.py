@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.api.bodies import LIMIT_KEY
+from app.api.bodies import LIMIT_KEY, LOAD_KEY
 from app.api.errors import InternalError, Stopping
 from app.api.page_access import has_session, is_open, require_own_page
 from app.api.paths import canonical_path
@@ -26,6 +26,7 @@ from app.domain.grants import Grant
 from app.observability import HOT_METRICS
 from app.services.access import Access
 from app.services.attempts import Attempts, address_of
+from app.services.intake import Intake, Load
 from app.services.scopes import OPERATOR, scope_of
 from app.services.sessions import Sessions
 
@@ -43,10 +44,14 @@ class Envelope:
     Args:
         app: what answers.
         write_error: makes the answer to an error, of a request with an id.
+        intake: counts the long bodies that are held.
     """
 
-    def __init__(self, app: ASGIApp, write_error: Callable[[Scope, StepplaneError, str], ASGIApp]) -> None:
+    def __init__(
+        self, app: ASGIApp, write_error: Callable[[Scope, StepplaneError, str], ASGIApp], intake: Intake
+    ) -> None:
         self._app = app
+        self._intake = intake
         self._write_error = write_error
         self._repeats = Repeats()
 
@@ -57,6 +62,7 @@ class Envelope:
             return
         request_id = _request_id(scope)
         scope[REQUEST_ID_KEY] = request_id
+        load = scope[LOAD_KEY] = Load(self._intake)
         began, status, is_whole = time.perf_counter(), 0, False
 
         async def send_marked(message: Message) -> None:
@@ -83,6 +89,7 @@ class Envelope:
             if not status:
                 await self._write_error(scope, InternalError(), request_id)(scope, receive, send_marked)
         finally:
+            load.release()
             self._note(scope, request_id, status, time.perf_counter() - began)
 
     def _note(self, scope: Scope, request_id: str, status: int, seconds: float) -> None:

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Depends, Query, Request
 from starlette.responses import Response
 
 from app.api.answers import Answer, AnswerResponse
-from app.api.bodies import BodyRoute, read_body
+from app.api.bodies import SIZE_KEY, BodyRoute, read_body
 from app.api.errors import UnsupportedEncoding, UnsupportedMediaType, documented
 from app.api.forms import refuse_form
 from app.api.json_answers import no_content
@@ -134,7 +134,14 @@ def worker_router(prompts: Prompts, submissions: Submissions, data: Data) -> API
         """Submit the OUTPUT as a JSON value, kept as it is sent."""
         step_id = check_id("step", result.task_id)
         final = Final(content=Inline(value=result.value), ok=result.ok)
-        await submissions.result(grant, step_id, result.attempt, final, traceparent=find_traceparent(request.scope))
+        await submissions.result(
+            grant,
+            step_id,
+            result.attempt,
+            final,
+            traceparent=find_traceparent(request.scope),
+            size_bytes=request.scope[SIZE_KEY],
+        )
         return no_content()
 
     @router.post(

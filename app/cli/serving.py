@@ -1,4 +1,4 @@
-"""The commands that run something: serve, migrate, prune, demo."""
+"""The commands that run something, or do something to a database: serve, migrate, prune, backup, vacuum, demo."""
 
 import re
 from datetime import timedelta
@@ -30,7 +30,7 @@ def _parse_age(text: str) -> timedelta:
 
 def add_to(program: typer.Typer) -> None:
     """Give a program these commands."""
-    for command in (serve, demo, migrate, prune):
+    for command in (serve, demo, migrate, prune, backup, vacuum):
         program.command()(command)
 
 
@@ -93,6 +93,24 @@ def prune(
     from app.cli import startup  # noqa: PLC0415  # as in serve
 
     output.say(startup.prune(older_than, keep_last=keep_last, dry_run=dry_run, database_url=database_url))
+
+
+def backup(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Where to; it is replaced if it is there.")],
+    *,
+    database_url: _DatabaseOption = None,
+) -> None:
+    """Save a SQLite database to a file, whole and checked, while a server writes to it."""
+    from app.cli import startup  # noqa: PLC0415  # as in serve
+
+    output.say(startup.backup(file, database_url=database_url))
+
+
+def vacuum(*, database_url: _DatabaseOption = None) -> None:
+    """Write a SQLite database anew, so that the room of what was removed goes back; no server may have it open."""
+    from app.cli import startup  # noqa: PLC0415  # as in serve
+
+    output.say(startup.vacuum(database_url=database_url))
 
 
 def demo(

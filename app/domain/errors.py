@@ -24,6 +24,7 @@ nearest ancestor in this tree to a status; clients match on the code, people rea
     │   ├── InvalidText  NotJson  UnknownRetry  UnknownParent  NestedTooDeep  TooManyValues  TooManyParts
     ├── Unavailable          the store cannot answer just now      (503)
     │   ├── StorageFull  StorageGone
+    │   └── Busy
     └── ProjectionFault      an adapter could not do its work      (500)
         ├── ProjectionIo  ProjectionSerialize
 """
@@ -546,6 +547,15 @@ class StorageGone(Unavailable):
 
     def __init__(self, path: str) -> None:
         super().__init__(f"the database file {path} was deleted or replaced while the server ran: the server ends")
+
+
+class Busy(Unavailable):
+    """As many long bodies are held as there is room for; the same request may succeed later."""
+
+    code = "busy"
+
+    def __init__(self) -> None:
+        super().__init__("the server holds as many long bodies as it has room for: try again")
 
 
 # --- 500 -----------------------------------------------------------------------------------------

@@ -86,6 +86,7 @@ INDENTATION_BYTES = Limit("The indentation of a value that nests deep", 32 * MIB
 LONG_BODY_BYTES = Limit("A body that is parsed and rendered on the event loop", 64 * KIB, "bytes", "done in a thread")
 WORKERS_PER_CORE = Limit("Long bodies that are worked on at the same time", 2, "a core", "the next ones wait")
 HELD_BYTES = Limit("Long bodies that are held at the same time", 256 * MIB, "bytes", "503 `busy` with `Retry-After`")
+WORKED_BYTES = Limit("Of those, the ones that are worked on", 24 * MIB, "bytes", "the next ones wait")
 VALUES = Limit("Values in a long JSON body", 1_000_000, "commas, arrays and objects", "422 `too_many_values`")
 DEPTH = Limit("How deep arrays and objects nest", 200, "levels", "422 `nested_too_deep`")
 

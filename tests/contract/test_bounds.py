@@ -13,6 +13,7 @@ from sqlalchemy import create_engine, text
 from app.domain import limits
 from app.domain.bounds import KEPT
 from app.domain.records import Progress
+from app.services.intake import Intake
 from tests.contract.pipeline import Pipeline, bearer, code_of, parsed
 
 ROUTES = {
@@ -351,3 +352,30 @@ async def test_a_step_has_a_thousand_parts(pipeline: Pipeline, monkeypatch: pyte
     await pipeline.stage(step, "b", "again")
     assert await pipeline.content("b") == b"again"
     await pipeline.stage(await pipeline.dispatch("other"), "d", "x")
+
+
+class TestIntake:
+    """Long bodies are counted while they are held."""
+
+    async def test_there_is_room_or_it_says_when_to_come_again(self, app: Any, pipeline: Pipeline) -> None:
+        """A long body without room is 503 ``busy`` with ``Retry-After`` and nothing is kept; a short one is taken."""
+        app.outer._intake = Intake(held_bytes=100_000)
+        step = await pipeline.dispatch("plan")
+        for route in ("submit", "artifact?name=part"):
+            url = f"/v1/worker/{route}"
+            refused = await pipeline.http.post(url, content="x" * 200_000, headers=bearer(step))
+            assert code_of(refused) == (503, "busy")
+            assert int(refused.headers["retry-after"]) > 0
+        assert await pipeline.names() == []
+        await pipeline.submit(step, "x" * 90_000)
+        await pipeline.submit(step, "x" * 90_000)
+
+    async def test_what_was_held_is_given_back_however_it_ended(self, app: Any, pipeline: Pipeline) -> None:
+        """After a yes, a refusal, a body over its limit and one that is no JSON, nothing is held any more."""
+        app.outer._intake = intake = Intake()
+        step = await pipeline.dispatch("plan")
+        await pipeline.submit(step, "x" * 300_000)
+        for content in ("x" * 300_000, "[" * 300_000, json.dumps({"value": "x" * 300_000}), "x" * 5_000_000):
+            await pipeline.http.post("/v1/worker/result", content=content, headers=bearer(step))
+        await pipeline.finish(result="x" * 300_000)
+        assert (intake._held, intake._worked) == (0, 0)

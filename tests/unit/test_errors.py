@@ -56,6 +56,7 @@ EXAMPLES: list[StepplaneError] = [
     errors.NestedTooDeep(200),
     errors.TooManyValues(10),
     errors.TooManyParts(LONG, 10),
+    errors.Busy(),
     errors.Unavailable(),
     errors.TooManyAttempts(10),
     errors.StorageFull("/var/lib/stepplane"),

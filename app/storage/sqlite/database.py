@@ -62,7 +62,7 @@ class SqliteDatabase:
 
     def version(self) -> int | None:
         """Return SQLite's own count of the commits that another connection made; see :class:`CommitWatch`."""
-        return self._turns.version()
+        return None if self._identity.is_lost else self._turns.version()
 
     async def write(self, work: Callable[[WriteStores], T], *, makes_room: bool = False) -> T:
         """Run ``work`` on the writer thread, in a transaction that it may share."""
