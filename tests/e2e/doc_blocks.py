@@ -58,22 +58,22 @@ def commands_of(block: Block) -> list[Command]:
     return commands
 
 
-def run_session(commands: Sequence[Command], url: str, folder: Path) -> list[str]:
-    """Run commands one after the other in one bash, against a server, and return what each one printed."""
+def run_session(commands: Sequence[Command], url: str, folder: Path, database_url: str) -> list[str]:
+    """Run commands one after the other in one bash, beside a server on a database, and return what each one printed."""
     lines = [f"{_at(command.text, url)}\nprintf '{_END}'" for command in commands]
     (folder / "session.sh").write_text("\n".join(lines) + "\n", encoding="utf-8")
     done = subprocess.run(
         ["bash", "--norc", "session.sh"],
         cwd=folder,
-        env=_environment(url),
+        env=_environment(url) | {"STEPPLANE_DATABASE_URL": database_url},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         timeout=TIMEOUT_SECONDS,
         check=True,
     )
-    told = done.stdout.decode().replace(url.removeprefix("http://127.0.0.1"), ":7777").split(_END)
-    return told[: len(commands)]
+    told = done.stdout.decode().replace(url.removeprefix("http://127.0.0.1"), ":7777").replace(f"{folder}/", "")
+    return told.split(_END)[: len(commands)]
 
 
 def run_python(block: Block, url: str, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -104,6 +104,7 @@ _VARIES: dict[str, re.Pattern[str]] = {
     "ticket": re.compile(r"(?<=ticket=)[0-9a-f]{32}"),
     "time": re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"),
     "duration": re.compile(r'(?<="duration_ms":)\d+'),
+    "size": re.compile(r"(?<=: )\d+(?= bytes, checked)"),
     "request": re.compile(r'(?<="request_id":")[0-9a-f]{16}'),
 }
 _ID = re.compile(r"\b(?:T|R|ST|out)-[0-9a-f]{16}\b")

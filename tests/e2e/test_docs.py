@@ -39,7 +39,7 @@ def test_the_consoles_show_what_happens(server: Server, page: str, tmp_path: Pat
         if block.name is not None:
             (tmp_path / block.name).write_text(block.text, encoding="utf-8")
     commands = [command for block in blocks if block.language == "console" for command in commands_of(block)]
-    printed = comparable(run_session(commands, server.url, tmp_path))
+    printed = comparable(run_session(commands, server.url, tmp_path, server.database_url))
     shown = comparable([command.shown for command in commands])
     for command, told, expected in zip(commands, printed, shown, strict=True):
         assert told == expected, f"{page}:{command.line}: {command.text}"

@@ -49,7 +49,9 @@ def test_the_limits_table_is_the_limits() -> None:
     assert limits_table() in (ROOT / "docs" / "limits.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("page", ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "docs/operations.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "docs/operations.md"]
+)
 def test_links_lead_somewhere(page: str) -> None:
     """A relative link in a page leads to a file of the project."""
     text = (ROOT / page).read_text(encoding="utf-8")
