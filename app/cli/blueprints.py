@@ -13,10 +13,10 @@ from app.cli import output
 from app.cli.locations import START, Location, locate_in_json, locate_in_yaml
 from app.cli.writing import FileArgument
 from app.domain.blueprint import Blueprint, parse_blueprint
-from app.domain.errors import InvalidBlueprint, InvalidJson, StepNamingCollision
+from app.domain.errors import InvalidBlueprint, StepNamingCollision, StepplaneError
 from app.domain.naming import StepNaming
 from app.domain.paths import Segment, format_path, parse_path
-from app.domain.values import JsonValue, parse_json
+from app.domain.values import MAX_DEPTH_TAKEN, JsonValue, parse_json
 
 FAILED = 1
 _STDIN = "<stdin>"
@@ -86,16 +86,16 @@ def _read(body: bytes) -> _Source:
         raise _NoDocument(f"is not UTF-8: {error.reason} at byte {error.start}") from error
     try:
         if text.lstrip()[:1] in {"{", "["}:
-            document, locate = parse_json(text), locate_in_json
+            document, locate = parse_json(text, MAX_DEPTH_TAKEN), locate_in_json
         else:
             document, locate = parse_yaml(body), locate_in_yaml
-    except InvalidJson as error:
+    except StepplaneError as error:  # no JSON or YAML, or more of it than is taken
         raise _NoDocument(error.sentence, _location_of(error)) from error
     value, prefix = _inner(document)
     return _Source(value, prefix, lambda place: locate(text, place))
 
 
-def _location_of(error: InvalidJson) -> Location:
+def _location_of(error: Exception) -> Location:
     cause = error.__cause__
     if isinstance(cause, yaml.MarkedYAMLError) and cause.problem_mark is not None:
         return Location(cause.problem_mark.line + 1, cause.problem_mark.column + 1)

@@ -146,7 +146,8 @@ def test_a_task_file_is_checked_as_its_task_would_be(check: Check) -> None:
     [
         ('{"id": "x",\n "flow": ', "2:10: error: $ this is not JSON:"),
         ("a: [1\nb: 2", "2:2: error: $ this is not YAML:"),
-        ("a: &x [*x]", "1:1: error: $ the YAML"),
+        ("a: &x [*x]", "1:1: error: $ the body nests deeper than 200 levels"),
+        (f'{{"a": {"[" * 201}{"]" * 201}}}', "1:1: error: $ the body nests deeper than 200 levels"),
         ("<<: {a: 1}", "1:1: error: $ this is not YAML:"),
         (b"id: \xff", "1:1: error: $ is not UTF-8:"),
         ("[]", "1:1: error: $ must be an object, not an array"),
