@@ -10,7 +10,7 @@ from platformdirs import user_data_path
 from pydantic import AnyHttpUrl, Field, SecretStr, TypeAdapter, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from app.domain.limits import POINTERS
+from app.domain.limits import POINTERS, TOKEN_CHARS
 
 LOOPBACK_HOSTS = frozenset({"127.0.0.1", "localhost", "::1"})
 
@@ -41,7 +41,15 @@ class Settings(BaseSettings):
         "unset: `content_url`s start at `/`.",
     )
     operator_token: SecretStr | None = Field(
-        default=None, description="Bearer that every route but health and the workers' needs; unset: loopback only."
+        default=None,
+        description="Bearer that every route but health and the workers' needs, of at least 16 characters; "
+        "unset: loopback only.",
+    )
+    login_delay_seconds: int = Field(
+        default=10,
+        ge=0,
+        le=60,
+        description="How long the answer to a wrong bearer may wait, where its address has shown many; 0: never.",
     )
     insecure: bool = Field(default=False, description="Listen beyond loopback without an operator token.")
     worker_token_ttl_seconds: int = Field(
@@ -112,6 +120,9 @@ class Settings(BaseSettings):
     @field_validator("operator_token")
     @classmethod
     def _token_is_a_bearer(cls, given: SecretStr | None) -> SecretStr | None:
+        if given is not None and len(given.get_secret_value()) < TOKEN_CHARS.value:
+            message = f"must be at least {TOKEN_CHARS.value} characters long: openssl rand -hex 32 makes a good one"
+            raise ValueError(message)
         if given is not None and not all("!" <= char <= "~" for char in given.get_secret_value()):
             message = "must be printable ASCII without spaces, since it travels in a header"
             raise ValueError(message)

@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
+import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
@@ -26,25 +27,29 @@ from app.api.data import data_router
 from app.api.document import complete_document
 from app.api.errors import MethodNotAllowed, domain_error, error_answer, status_of
 from app.api.health import health_router
+from app.api.methods import HeadAsGet
 from app.api.middleware import REQUEST_ID_KEY, Envelope, Guard
 from app.api.outlines import outlines_router
 from app.api.plane_docs import debug_plane_router
 from app.api.runs import runs_router
+from app.api.schemas import schemas_router
 from app.api.steps import DebugPlane
 from app.api.tasks import tasks_router
 from app.api.worker import worker_router
 from app.api.worker_plane import WorkerPlane
 from app.config import Settings
-from app.domain.errors import StepplaneError
+from app.domain.errors import StepplaneError, StorageGone
 from app.domain.limits import REQUEST_PER_OUTPUT
 from app.routes import body_model, take_no_parameters
 from app.services.access import Access
 from app.services.appender import Appender
+from app.services.attempts import Attempts
 from app.services.catalog import Catalog
 from app.services.comparisons import Comparisons
 from app.services.data import Data
 from app.services.engine import Engine
 from app.services.file_bodies import FileBodies
+from app.services.intake import Intake
 from app.services.leftovers import Leftovers
 from app.services.materializer import Materializer
 from app.services.outlines import Outlines
@@ -87,6 +92,9 @@ pointers, and submit.
 
 
 _PRUNED_EVERY = timedelta(hours=1)
+_LOOKED_EVERY_SECONDS = 1.0
+
+log = structlog.get_logger(__name__)
 
 
 class StartupError(Exception):
@@ -112,7 +120,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         await asyncio.to_thread(migrations.migrate, url)
-        async with _housekeeping(settings, database):
+        database.version()  # on SQLite opens it: on a full disk there is room for that now, and may be none later
+        async with _housekeeping(app, settings, database):
             yield
         await database.close()
 
@@ -130,6 +139,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     for route in app.routes:  # the document's, which the framework made
         if isinstance(route, Route):
             take_no_parameters(route)
+    app.state.end = lambda _: None  # whoever runs the application as a process puts the way to end it here
     _wire(app, settings, database)
     for kind in (StepplaneError, RequestValidationError, HTTPException, Exception):
         app.add_exception_handler(kind, _answer_error)
@@ -180,9 +190,14 @@ def _wire(app: _Application, settings: Settings, database: Database) -> None:
     prompts = Prompts(database, query, Recent(database.version), max_pointers=settings.max_pointers, base_url=base_url)
     app.include_router(worker_router(prompts, submissions, data))
     app.include_router(data_router(data))
+    app.include_router(schemas_router())
     app.include_router(health_router(Status(database, clock=now), __version__))
     access, sessions = Access(database, token, clock=now), Sessions(token, clock=now)
-    _wire_pages(app, access, sessions, is_https=base_url.startswith("https://"))
+    attempts = Attempts(max_delay_seconds=settings.login_delay_seconds)
+    statics = Statics()
+    app.pages = Pages(statics, version=__version__, has_login=sessions.are_needed, is_full=database.is_full)
+    app.include_router(statics_router(statics))
+    app.include_router(logins_router(app.pages, access, attempts, sessions, is_https=base_url.startswith("https://")))
     overviews = Overviews(database)
     app.include_router(runs_pages_router(app.pages, overviews, query, clock=now))
     app.include_router(guessed_router(overviews))
@@ -190,11 +205,12 @@ def _wire(app: _Application, settings: Settings, database: Database) -> None:
     app.include_router(step_router(app.pages, views, StepFiles(query, outlines), StepNews(query, catalog)))
     app.include_router(compare_router(app.pages, CompareViews(query, catalog, Comparisons(query))))
     # The envelope holds the guard, and the guard all that answers: what is asked most before the framework.
-    hot = WorkerPlane(app.outer, prompts, submissions)
+    hot = WorkerPlane(HeadAsGet(app.outer), prompts, submissions)
     app.outer = Envelope(
         Guard(
             DebugPlane(hot, query, Recent(database.version)),
             access,
+            attempts,
             sessions,
             base_url=base_url,
             max_output_bytes=settings.max_output_bytes,
@@ -202,27 +218,21 @@ def _wire(app: _Application, settings: Settings, database: Database) -> None:
             own_hosts=frozenset({urlsplit(base_url).hostname or ""}) if settings.listens_on_loopback else None,
         ),
         functools.partial(_write_error, app.pages),
+        Intake(),
     )
     if urlsplit(base_url).path:
         app.outer = BasePath(app.outer, urlsplit(base_url).path)
 
 
-def _wire_pages(app: _Application, access: Access, sessions: Sessions, *, is_https: bool) -> None:
-    """Put the pages of the web UI over the services."""
-    statics = Statics()
-    app.pages = Pages(statics, version=__version__, has_login=sessions.are_needed)
-    app.include_router(statics_router(statics))
-    app.include_router(logins_router(app.pages, access, sessions, is_https=is_https))
-
-
 @contextlib.asynccontextmanager
-async def _housekeeping(settings: Settings, database: Database) -> AsyncIterator[None]:
+async def _housekeeping(app: FastAPI, settings: Settings, database: Database) -> AsyncIterator[None]:
     """Work in the background: remove what killed processes left and old runs, and end runs that nobody writes to."""
     retention = Retention(database, clock=now)
     leftovers = Leftovers(database, settings.allowed_roots)
     jobs = [
         asyncio.create_task(leftovers.keep_sweeping(_PRUNED_EVERY)),
         asyncio.create_task(_removing(settings, retention)),
+        asyncio.create_task(_watch(app, database)),
     ]
     if settings.stale_run_after_seconds:
         after = timedelta(seconds=settings.stale_run_after_seconds)
@@ -242,6 +252,18 @@ async def _removing(settings: Settings, retention: Retention) -> None:
     await retention.keep_pruning(older_than, keep_last=settings.retention_keep_last, every=_PRUNED_EVERY)
 
 
+async def _watch(app: FastAPI, database: Database) -> None:
+    """Ask for the end of the server once its database is gone: what it has open is what nobody else can open."""
+    while True:
+        try:
+            database.require_there()
+        except StorageGone as error:
+            log.critical("storage_gone", error=error.sentence)
+            app.state.end(error.sentence)
+            return
+        await asyncio.sleep(_LOOKED_EVERY_SECONDS)
+
+
 async def _answer_error(request: Request, error: Exception) -> Response:
     fact = domain_error(error, body_model(request.scope.get("route")))
     if isinstance(fact, MethodNotAllowed):  # the framework names the methods of one of the path's routes only
@@ -257,7 +279,7 @@ def _write_error(pages: Pages, scope: Scope, error: StepplaneError, request_id: 
 
 
 def _takes(request: Request, method: str) -> bool:
-    scope = {**request.scope, "method": method}
+    scope = {**request.scope, "method": "GET" if method == "HEAD" else method}
     return any(route.matches(scope)[0] is Match.FULL for route in request.app.router.routes)
 
 

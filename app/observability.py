@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from itertools import accumulate
 
 import structlog
-from prometheus_client import CollectorRegistry, Counter, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 from prometheus_client.metrics_core import CounterMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -89,7 +89,10 @@ FILE_READ_FAILURES = Counter(
     "Reads of materialized files at which the disk failed; the kept value was served in their place.",
     registry=REGISTRY,
 )
-"""All metrics count since the process started, as Prometheus expects of counters."""
+STORAGE_FULL = Gauge(
+    "stepplane_storage_full", "Whether the last write found no room on the disk of the database.", registry=REGISTRY
+)
+"""All counters count since the process started, as Prometheus expects of them."""
 
 
 def metrics_text() -> bytes:

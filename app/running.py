@@ -7,10 +7,13 @@ import asyncio
 import functools
 import gc
 import resource
+import shlex
 import signal
 import socket
 import sys
+from contextlib import suppress
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import uvicorn
@@ -18,6 +21,7 @@ import uvicorn
 from app import __version__
 from app.api.connections import BoundedProtocol, Bounds, Crowd
 from app.config import Settings
+from app.domain.errors import StorageFull
 from app.domain.limits import SPARE_DESCRIPTORS
 from app.main import StartupError, create_app, now
 from app.observability import set_up_logs
@@ -26,7 +30,12 @@ from app.services.retention import Pruned, Retention
 from app.services.stale_runs import StaleRuns
 from app.storage import migrations
 from app.storage.opening import open_database
+from app.storage.sqlite.copies import back_up, rewrite
 from app.storage.urls import DatabaseUrl, UnusableDatabase, parse_database_url
+
+
+class Ended(StartupError):
+    """The server could not go on; the sentence says why."""
 
 
 def migrate(settings: Settings) -> str:
@@ -56,25 +65,78 @@ def prune(settings: Settings, older_than: timedelta, *, keep_last: int = 0, dry_
         database = open_database(url)
         try:
             after = timedelta(seconds=settings.stale_run_after_seconds)
-            ended = await StaleRuns(database, clock=now).end(after, dry_run=dry_run) if after else 0
             if not dry_run:
                 await Leftovers(database, settings.allowed_roots).sweep()  # before what names their directories goes
-            return ended, await Retention(database, clock=now).prune(older_than, keep_last=keep_last, dry_run=dry_run)
+            pruned = await Retention(database, clock=now).prune(older_than, keep_last=keep_last, dry_run=dry_run)
+            ended = 0
+            with suppress(StorageFull):  # the room that was made goes first; the server ends them too
+                ended = await StaleRuns(database, clock=now).end(after, dry_run=dry_run) if after else 0
+            return ended, pruned
         finally:
             await database.close()
 
-    try:
-        url = parse_database_url(settings.database_url)
-    except UnusableDatabase as error:
-        raise StartupError(str(error)) from error
-    if url.is_sqlite and not url.path.exists():
-        raise StartupError(f"there is no database at {url.path}: name yours with STEPPLANE_DATABASE_URL")
+    url = _existing(settings)
     migrate(settings)
     ended, pruned = asyncio.run(run(url))
     did = "would " if dry_run else ""
     removed = f"{did}remove{'' if dry_run else 'd'} {_runs(pruned.runs)}, {pruned.size_bytes} bytes of outputs"
     stale = f"; {did}end{'' if dry_run else 'ed'} {_runs(ended)} that nothing was written to" if ended else ""
     return f"{removed}, from {url.safe}{stale}"
+
+
+def backup(settings: Settings, target: Path) -> str:
+    """Copy a SQLite database to a file, while it may be in use, and say what was copied.
+
+    Raises:
+        StartupError: it is none, cannot be read or is damaged, or the copy cannot be written.
+    """
+    url = _existing(settings)
+    if not url.is_sqlite:
+        command = f"pg_dump --format=custom --file={shlex.quote(str(target))} {shlex.quote(url.libpq_url)}"
+        raise StartupError(f"PostgreSQL's own program saves this one (the password in PGPASSWORD): {command}")
+    try:
+        size_bytes = back_up(url.path, target.absolute())
+    except UnusableDatabase as error:
+        raise StartupError(str(error)) from error
+    return f"saved {url.safe} to {target}: {size_bytes} bytes, checked"
+
+
+def vacuum(settings: Settings) -> str:
+    """Write a SQLite file anew without the room that it does not use, and say how much that was.
+
+    Raises:
+        StartupError: it is none, a server has it open, or there is no room for a second one.
+    """
+    url = _existing(settings)
+    if not url.is_sqlite:
+        raise StartupError("PostgreSQL uses the room of what was removed again by itself: there is nothing to do")
+    try:
+        before, after = rewrite(url.path)
+    except UnusableDatabase as error:
+        raise StartupError(str(error)) from error
+    return f"wrote {url.safe} anew: {before} bytes before, {after} bytes now"
+
+
+def _existing(settings: Settings) -> DatabaseUrl:
+    """Read the URL of a database that something is to be done to; a SQLite file is not made for that.
+
+    Raises:
+        StartupError: it is no URL, or of a file that is not there.
+    """
+    try:
+        url = parse_database_url(settings.database_url)
+    except UnusableDatabase as error:
+        raise StartupError(str(error)) from error
+    if url.is_sqlite and not url.path.exists():
+        hint = "name yours with STEPPLANE_DATABASE_URL"
+        if _OF_MAKE_RUN.exists():
+            hint += f"; that of `make run` is STEPPLANE_DATABASE_URL=sqlite:///{_OF_MAKE_RUN}"
+        raise StartupError(f"there is no database at {url.path}: {hint}")
+    return url
+
+
+_OF_MAKE_RUN = Path(".data/stepplane.db")
+"""Where the Makefile keeps the database of `make run`."""
 
 
 def _runs(count: int) -> str:
@@ -86,6 +148,7 @@ def serve(settings: Settings) -> None:
 
     Raises:
         StartupError: the database cannot be used, the port is taken, or the address is open without a token.
+        Ended: its database was deleted under it.
     """
     if not settings.listens_on_loopback and settings.operator_token is None and not settings.insecure:
         raise StartupError(
@@ -102,7 +165,9 @@ def serve(settings: Settings) -> None:
         sys.stderr.write(f"stepplane {__version__} listens on {url} (to look around: {url}/ui), keeps all in {where}\n")
         sys.stderr.flush()
         server = server_of(app, keep_alive_seconds=settings.keep_alive_seconds, max_connections=raise_descriptors())
-        _run(server, listener)
+        ended = _run(app, server, listener)
+    if ended:
+        raise Ended(ended[0])
 
 
 def _bound(host: str, port: int) -> socket.socket:
@@ -122,7 +187,15 @@ _GC_THRESHOLD = 50_000
 """New containers between two collections. A list of 1,000 steps makes some 5,000, all gone with its answer."""
 
 
-def _run(server: uvicorn.Server, listener: socket.socket) -> None:
+def _run(app: Any, server: uvicorn.Server, listener: socket.socket) -> list[str]:
+    """Serve until a signal; return why it ended where the application itself asked for that."""
+    ended: list[str] = []
+
+    def end(sentence: str) -> None:
+        ended.append(sentence)
+        server.should_exit = True
+
+    app.state.end = end
     # What is loaded now stays: the collector need not look through it again and again, nor after every list.
     gc.freeze()
     gc.set_threshold(_GC_THRESHOLD)
@@ -130,6 +203,7 @@ def _run(server: uvicorn.Server, listener: socket.socket) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
     server.run(sockets=[listener])
+    return ended
 
 
 def server_of(

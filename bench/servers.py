@@ -74,10 +74,11 @@ class Stage:
         self.at_end(lambda: end_process(process))
         return process
 
-    def start_stepplane(self, database_url: str) -> Server:
-        """Start the product with its default settings on a database."""
+    def start_stepplane(self, database_url: str, **settings: str) -> Server:
+        """Start the product on a database, with its default settings but for those given."""
         environment = {name: value for name, value in os.environ.items() if not name.startswith("STEPPLANE_")}
         environment["STEPPLANE_DATABASE_URL"] = database_url  # not an argument: it may hold a password
+        environment |= {f"STEPPLANE_{name.upper()}": value for name, value in settings.items()}
         return self._start_python(["app", "serve", "--port", "0"], environment)
 
     def start_bare(self) -> Server:

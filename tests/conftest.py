@@ -31,6 +31,7 @@ def pytest_configure() -> None:
     """Keep the settings of whoever runs the tests out of them, and hold CI to both databases."""
     for variable in [name for name in os.environ if name.startswith("STEPPLANE_")]:
         del os.environ[variable]
+    os.environ["STEPPLANE_LOGIN_DELAY_SECONDS"] = "0"  # hundreds of tests show wrong bearers
     # A line for each request of each test costs as much as the request, and would bury what a failing test shows.
     structlog.configure(
         processors=[

@@ -3,7 +3,6 @@
 The invariant: a body over its limit is refused while it streams, and nothing of it is kept.
 """
 
-import asyncio
 import math
 import re
 from collections.abc import Callable, Coroutine
@@ -15,14 +14,21 @@ from starlette.datastructures import Headers
 from starlette.types import Receive, Scope
 
 from app.api.answers import header_values
-from app.domain.errors import InvalidJson, Malformed, TooLarge
+from app.api.errors import UnsupportedEncoding
+from app.domain.errors import InvalidJson, Malformed, NestedTooDeep, TooLarge
 from app.domain.limits import YAML_BYTES, YAML_CHARS, YAML_NODES
-from app.domain.values import MAX_DEPTH, JsonValue, parse_json
+from app.domain.values import MAX_DEPTH_TAKEN, JsonValue, parse_json
 from app.routes import KnownRoute
-from app.services.threads import run_beside
+from app.services.threads import LONG_BYTES, run_beside
 
 LIMIT_KEY = "stepplane.limit_bytes"
 """Where the guard leaves how large this request's body may be."""
+
+LOAD_KEY = "stepplane.load"
+"""Where the envelope leaves what counts this request's body."""
+
+SIZE_KEY = "stepplane.size_bytes"
+"""Where the size of the body is, once it was read."""
 
 _YAML_TYPES = frozenset({"application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml"})
 
@@ -30,10 +36,17 @@ _YAML_TYPES = frozenset({"application/yaml", "application/x-yaml", "text/yaml", 
 async def read_body(scope: Scope, receive: Receive) -> bytes:
     """Read a body whole.
 
+    A long one is counted while it comes, and waits for its turn to be worked on; the envelope gives both back.
+
     Raises:
+        UnsupportedEncoding: it is coded, and would be read as what it is not.
         TooLarge: it is over the limit; told by its declared length where there is one, else as soon as it shows.
+        Busy: as many long bodies are held as there is room for.
     """
     limit_bytes: int = scope[LIMIT_KEY]
+    for coding in header_values(scope, b"content-encoding"):
+        if coding.strip().lower() not in {b"", b"identity"}:
+            raise UnsupportedEncoding(coding.decode("latin-1"))
     declared = b"".join(header_values(scope, b"content-length")[:1])
     if declared.isdigit() and int(declared) > limit_bytes:
         raise TooLarge(limit_bytes, int(declared))
@@ -47,8 +60,11 @@ async def read_body(scope: Scope, receive: Receive) -> bytes:
         size_bytes += len(chunk)
         if size_bytes > limit_bytes:
             raise TooLarge(limit_bytes, None)
+        scope[LOAD_KEY].grow(size_bytes)
         chunks.append(chunk)
         has_more = message.get("more_body", False)
+    await scope[LOAD_KEY].start()
+    scope[SIZE_KEY] = size_bytes
     return b"".join(chunks)
 
 
@@ -93,7 +109,7 @@ class _JsonRequest(Request):
 
     async def json(self) -> JsonValue:
         body = await self.body()
-        return await run_beside(len(body), parse_json, body)
+        return await run_beside(len(body), parse_json, body, MAX_DEPTH_TAKEN)
 
 
 class _YamlRequest(_JsonRequest):
@@ -101,7 +117,7 @@ class _YamlRequest(_JsonRequest):
         body = await self.body()
         if len(body) > YAML_BYTES.value:
             raise InvalidJson(f"the YAML is {len(body)} bytes; over {YAML_BYTES.value} bytes send JSON instead")
-        return await asyncio.to_thread(parse_yaml, body)
+        return await run_beside(max(len(body), LONG_BYTES), parse_yaml, body)
 
 
 def parse_yaml(body: bytes) -> JsonValue:
@@ -109,13 +125,14 @@ def parse_yaml(body: bytes) -> JsonValue:
 
     Raises:
         InvalidJson: it is no YAML, holds something that JSON has not, or aliases blow it up.
+        NestedTooDeep: it nests deeper than is taken.
     """
     try:
         document = yaml.load(body, Loader=_JsonLoader)  # noqa: S506 - a SafeLoader with less in it
     except yaml.YAMLError as error:
         raise InvalidJson(f"this is not YAML: {' '.join(str(error).split())}") from error
     except RecursionError as error:
-        raise InvalidJson(f"the YAML nests deeper than {MAX_DEPTH} levels") from error
+        raise NestedTooDeep(MAX_DEPTH_TAKEN) from error
     except (ValueError, LookupError, AttributeError) as error:  # what the parser's own constructors let escape
         raise InvalidJson("this is not YAML: a value is not what its tag says it is") from error
     _check(document)
@@ -148,7 +165,7 @@ _JsonLoader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"^(?:tru
 def _check(document: JsonValue) -> None:
     """Walk what an alias may have made a huge or endless tree, and stop early."""
     level, nodes, chars = [document], 0, 0
-    for _ in range(MAX_DEPTH + 1):
+    for _ in range(MAX_DEPTH_TAKEN + 1):
         children: list[JsonValue] = []
         for node in level:
             _check_node(node)
@@ -162,10 +179,10 @@ def _check(document: JsonValue) -> None:
                 children.extend(node)
             if nodes + len(children) > YAML_NODES.value:
                 raise InvalidJson(f"the YAML has over {YAML_NODES.value} values once its aliases are followed")
-        if not children:
+        if not any(isinstance(node, dict | list) for node in level):
             return
         level = children
-    raise InvalidJson(f"the YAML nests deeper than {MAX_DEPTH} levels")
+    raise NestedTooDeep(MAX_DEPTH_TAKEN)
 
 
 def _text_chars(node: JsonValue) -> int:

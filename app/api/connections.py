@@ -14,6 +14,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCy
 
 from app.api.answers import Answer
 from app.api.errors import HeadTooLarge, RequestTimeout, TooManyConnections, UrlTooLong, error_answer
+from app.api.repeats import Repeats
 from app.domain import limits
 from app.domain.errors import Malformed, StepplaneError
 from app.observability import HOT_METRICS
@@ -36,6 +37,7 @@ class Crowd:
 
     def __init__(self, max_connections: int) -> None:
         self._max_connections = max_connections
+        self.repeats = Repeats()
         self.idle: dict[BoundedProtocol, None] = {}
 
     def has_room(self, count: int) -> bool:
@@ -214,7 +216,8 @@ class BoundedProtocol(OnePieceProtocol):
         request_id = f"{random.getrandbits(64):016x}"
         answer = error_answer(error, request_id)
         HOT_METRICS.count_request("other", _ROUTE, answer.status, 0.0)
-        log.info("request", request_id=request_id, route=_ROUTE, status=answer.status, code=error.code)
+        if self._crowd.repeats.is_told(_ROUTE, answer.status):
+            log.info("request", request_id=request_id, route=_ROUTE, status=answer.status, code=error.code)
         self._send_last(answer, request_id)
 
     def _send_last(self, answer: Answer, request_id: str) -> None:

@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from app.api.answers import JSON_HEADERS, Answer, AnswerResponse, header_values, matches, not_modified
-from app.api.bodies import BodyRoute
+from app.api.bodies import SIZE_KEY, BodyRoute
 from app.api.errors import documented
 from app.api.json_answers import json_response
 from app.api.paths import decode_segment
@@ -22,8 +22,10 @@ from app.domain.errors import (
     OutputNotFound,
     PartNameTaken,
     RunFinished,
+    TooManyParts,
     UnknownParent,
 )
+from app.domain.grants import Grant
 from app.domain.records import OutputRecord
 from app.domain.rendering import etag_of
 from app.domain.requests import EmitRequest, NamedEmitRequest
@@ -51,12 +53,19 @@ def data_router(data: Data) -> APIRouter:
         PartNameTaken,
         RunFinished,
         UnknownParent,
+        TooManyParts,
     )
+
+    async def append(request: Request, grant: Grant, emission: EmitRequest) -> AnswerResponse:
+        traceparent, size_bytes = find_traceparent(request.scope), request.scope[SIZE_KEY]
+        return json_response(
+            {"out_id": await data.emit(grant, emission, traceparent=traceparent, size_bytes=size_bytes)}
+        )
 
     @router.post("/emit", response_model=EmittedBody, responses=documented(*emit_errors))
     async def emit(request: Request, grant: GrantDep, emission: EmitRequest) -> Any:
         """Append an event of the bearer's own step and attempt."""
-        return json_response({"out_id": await data.emit(grant, emission, traceparent=find_traceparent(request.scope))})
+        return await append(request, grant, emission)
 
     @router.post("/{key}", response_model=EmittedBody, responses=documented(*emit_errors))
     async def emit_named(
@@ -66,8 +75,7 @@ def data_router(data: Data) -> APIRouter:
         emission: NamedEmitRequest,
     ) -> Any:
         """Append an event as `emit` does, the producer named by the URL."""
-        named = emission.under(decode_segment(key))
-        return json_response({"out_id": await data.emit(grant, named, traceparent=find_traceparent(request.scope))})
+        return await append(request, grant, emission.under(decode_segment(key)))
 
     @router.get(
         "/{key}", response_model=OutputRecord, responses=documented(*ACCESS_ERRORS, InvalidParameter, OutputNotFound)

@@ -5,8 +5,9 @@ The invariant: which bearer an operation needs is asked of the guard's own rules
 
 from typing import Any
 
-from app.api.errors import ERROR_SCHEMA, ErrorBody
+from app.api.errors import ERROR_SCHEMA, ErrorBody, documented, status_of
 from app.api.middleware import OPEN_PATH, is_for_handles, may_read_by_handle
+from app.domain.errors import StorageFull
 
 _OPERATOR, _WORKER = "operatorToken", "workerHandle"
 _SCHEMES = {
@@ -35,7 +36,12 @@ def complete_document(document: dict[str, Any]) -> None:
         for method, operation in item.items():
             if "HTTPValidationError" in str(operation["responses"].get("422")):
                 del operation["responses"]["422"]
+            if method.upper() not in {"GET", "HEAD"}:
+                operation["responses"][_FULL] = documented(StorageFull)[int(_FULL)]
             operation["security"] = _security(method.upper(), path)
+
+
+_FULL = str(status_of(StorageFull))
 
 
 def _security(method: str, path: str) -> list[dict[str, list[str]]]:

@@ -39,6 +39,7 @@ def health_router(status: Status, version: str) -> APIRouter:
                 uptime_seconds=status.uptime_seconds,
                 database=status.database_kind,
                 pooler=status.has_pooler,
+                storage=status.storage,
                 counts=await status.count(),
             )
         )

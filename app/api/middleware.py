@@ -14,16 +14,19 @@ from urllib.parse import urlsplit
 import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.api.bodies import LIMIT_KEY
+from app.api.bodies import LIMIT_KEY, LOAD_KEY
 from app.api.errors import InternalError, Stopping
 from app.api.page_access import has_session, is_open, require_own_page
 from app.api.paths import canonical_path
+from app.api.repeats import Repeats
 from app.api.steps import ROUTE_KEY, SCOPE_KEY
 from app.api.worker_plane import GRANT_KEY, find_ticket
 from app.domain.errors import Forbidden, StepplaneError, Unauthenticated
 from app.domain.grants import Grant
 from app.observability import HOT_METRICS
 from app.services.access import Access
+from app.services.attempts import Attempts, address_of
+from app.services.intake import Intake, Load
 from app.services.scopes import OPERATOR, scope_of
 from app.services.sessions import Sessions
 
@@ -41,11 +44,16 @@ class Envelope:
     Args:
         app: what answers.
         write_error: makes the answer to an error, of a request with an id.
+        intake: counts the long bodies that are held.
     """
 
-    def __init__(self, app: ASGIApp, write_error: Callable[[Scope, StepplaneError, str], ASGIApp]) -> None:
+    def __init__(
+        self, app: ASGIApp, write_error: Callable[[Scope, StepplaneError, str], ASGIApp], intake: Intake
+    ) -> None:
         self._app = app
+        self._intake = intake
         self._write_error = write_error
+        self._repeats = Repeats()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
@@ -54,6 +62,7 @@ class Envelope:
             return
         request_id = _request_id(scope)
         scope[REQUEST_ID_KEY] = request_id
+        load = scope[LOAD_KEY] = Load(self._intake)
         began, status, is_whole = time.perf_counter(), 0, False
 
         async def send_marked(message: Message) -> None:
@@ -80,23 +89,26 @@ class Envelope:
             if not status:
                 await self._write_error(scope, InternalError(), request_id)(scope, receive, send_marked)
         finally:
-            _note(scope, request_id, status, time.perf_counter() - began)
+            load.release()
+            self._note(scope, request_id, status, time.perf_counter() - began)
 
-
-def _note(scope: Scope, request_id: str, status: int, seconds: float) -> None:
-    """Count a request, and write its line; of reads that went well at debug alone: it costs more than such a read."""
-    route = str(scope.get(ROUTE_KEY) or getattr(scope.get("route"), "path", "unmatched"))
-    HOT_METRICS.count_request(scope["method"], route, status, seconds)
-    is_told = status >= _FAILED or scope["method"] not in {"GET", "HEAD"}
-    if is_told or _logger.isEnabledFor(logging.DEBUG):
-        (log.info if is_told else log.debug)(
-            "request",
-            request_id=request_id,
-            method=scope["method"],
-            path=scope["path"],
-            status=status,
-            ms=round(seconds * 1000, 1),
-        )
+    def _note(self, scope: Scope, request_id: str, status: int, seconds: float) -> None:
+        """Count a request, and write its line; of a good read at debug alone, as a line costs more than such a read."""
+        route = str(scope.get(ROUTE_KEY) or getattr(scope.get("route"), "path", "unmatched"))
+        HOT_METRICS.count_request(scope["method"], route, status, seconds)
+        is_refused = status >= _FAILED
+        if is_refused and not self._repeats.is_told(route, status):
+            return
+        is_told = is_refused or scope["method"] not in {"GET", "HEAD"}
+        if is_told or _logger.isEnabledFor(logging.DEBUG):
+            (log.info if is_told else log.debug)(
+                "request",
+                request_id=request_id,
+                method=scope["method"],
+                path=scope["path"],
+                status=status,
+                ms=round(seconds * 1000, 1),
+            )
 
 
 _FAILED = 400
@@ -115,6 +127,7 @@ class Guard:
     Args:
         app: what it guards.
         access: recognises bearers.
+        attempts: delays the answers to wrong ones.
         sessions: recognises browsers that have logged in.
         base_url: the public URL of the server; empty for none.
         max_output_bytes: how large a worker's body may be.
@@ -127,6 +140,7 @@ class Guard:
         self,
         app: ASGIApp,
         access: Access,
+        attempts: Attempts,
         sessions: Sessions,
         *,
         base_url: str,
@@ -136,6 +150,7 @@ class Guard:
     ) -> None:
         self._app = app
         self._access = access
+        self._attempts = attempts
         self._sessions = sessions
         self._base_url = base_url
         self._own_hosts = own_hosts
@@ -170,18 +185,22 @@ class Guard:
         elif self._access.is_operator(bearer):
             scope[SCOPE_KEY] = OPERATOR
         else:
-            scope[SCOPE_KEY] = scope_of(await self._access.worker(bearer))
+            scope[SCOPE_KEY] = scope_of(await self._worker(scope, bearer))
             if not may_read_by_handle(scope["method"], path):
                 raise Forbidden("a worker handle reads the outputs of its own run, and nothing else")
 
     async def _worker(self, scope: Scope, bearer: str | None) -> Grant:
         """Return what the bearer of a request stands for, or the ticket that it shows in a bearer's place."""
-        if bearer is not None:
-            return await self._access.worker(bearer)
-        ticket = find_ticket(scope)
-        if ticket is None:
-            raise Unauthenticated("this route needs the worker handle as a bearer: Authorization: Bearer wh-…")
-        return await self._access.ticket_holder(*ticket)
+        try:
+            if bearer is not None:
+                return await self._access.worker(bearer)
+            ticket = find_ticket(scope)
+            if ticket is not None:
+                return await self._access.ticket_holder(*ticket)
+        except Unauthenticated:
+            await self._attempts.fail(address_of(scope))
+            raise
+        raise Unauthenticated("this route needs the worker handle as a bearer: Authorization: Bearer wh-…")
 
 
 OPEN_PATH = "/v1/healthz"

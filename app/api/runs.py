@@ -2,10 +2,11 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel, Field
 
-from app.api.bodies import BodyRoute
+from app.api.answers import AnswerResponse
+from app.api.bodies import SIZE_KEY, BodyRoute
 from app.api.errors import documented
 from app.api.json_answers import json_response, no_content
 from app.api.tasks import ACCESS_ERRORS, BODY_ERRORS, VALUE_ERRORS, Cursor, Limit
@@ -26,6 +27,7 @@ from app.domain.records import RunOutcome, RunRecord, RunStatus, RunSummary
 from app.domain.requests import Dispatched, DispatchList, DispatchRequest
 from app.services.catalog import DEFAULT_LIMIT, Catalog
 from app.services.engine import Engine
+from app.services.threads import run_beside
 
 RunPath = Annotated[str, Path(description="Id of the run.", examples=["R-0123456789abcdef"])]
 
@@ -59,7 +61,8 @@ def runs_router(engine: Engine, catalog: Catalog) -> APIRouter:
     @router.get("/{run}", response_model=RunRecord, responses=documented(*of_run))
     async def get_run(run: RunPath) -> Any:
         """Look at a run: its dispatches, its degradations and its result."""
-        return json_response(await catalog.get_run(check_id("run", run)))
+        record, result_bytes = await catalog.get_run(check_id("run", run))
+        return await run_beside(result_bytes, _whole, record)
 
     @router.get("/{run}/steps", response_model=DispatchList, responses=documented(*of_run))
     async def list_dispatches(run: RunPath) -> Any:
@@ -80,9 +83,9 @@ def runs_router(engine: Engine, catalog: Catalog) -> APIRouter:
     @router.post(
         "/{run}/finish", response_model=RunSummary, responses=documented(*of_run, *VALUE_ERRORS, RunAlreadyFinished)
     )
-    async def finish_run(run: RunPath, outcome: RunOutcome) -> Any:
+    async def finish_run(request: Request, run: RunPath, outcome: RunOutcome) -> Any:
         """End a run and set its result; with the same outcome again it is no error."""
-        return json_response(await engine.finish(check_id("run", run), outcome))
+        return json_response(await engine.finish(check_id("run", run), outcome, size_bytes=request.scope[SIZE_KEY]))
 
     @router.delete(
         "/{run}", status_code=204, response_model=None, responses=documented(*of_run, InvalidParameter, RunStillRunning)
@@ -97,3 +100,8 @@ def runs_router(engine: Engine, catalog: Catalog) -> APIRouter:
         return no_content()
 
     return router
+
+
+def _whole(record: RunRecord) -> AnswerResponse:
+    # The result is left out of the dump, which would copy it in one call, however large it is.
+    return json_response(record.model_dump(exclude={"result_ref"}) | {"result_ref": record.result_ref})

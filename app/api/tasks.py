@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field
 
 from app.api.answers import AnswerResponse
 from app.api.bodies import YamlBodyRoute
-from app.api.errors import documented
+from app.api.errors import UnsupportedEncoding, documented
 from app.api.json_answers import json_response
 from app.api.plane_docs import TaskId
 from app.domain.errors import (
@@ -19,9 +19,11 @@ from app.domain.errors import (
     InvalidName,
     InvalidParameter,
     InvalidRequest,
+    NestedTooDeep,
     StepNamingCollision,
     TaskNotFound,
     TooLarge,
+    TooManyValues,
     Unauthenticated,
 )
 from app.domain.ids import check_id
@@ -32,7 +34,7 @@ from app.services.catalog import DEFAULT_LIMIT, MAX_LIMIT, Catalog
 from app.services.engine import Engine
 
 ACCESS_ERRORS = (Unauthenticated, Forbidden)
-BODY_ERRORS = (InvalidJson, InvalidRequest, TooLarge)
+BODY_ERRORS = (InvalidJson, InvalidRequest, TooLarge, NestedTooDeep, TooManyValues, UnsupportedEncoding)
 VALUE_ERRORS = (*BODY_ERRORS, IndentedTooLarge)
 """Where the body holds a value that is kept as an output."""
 

@@ -6,8 +6,9 @@ from fastapi import APIRouter, Depends, Query, Request
 from starlette.responses import Response
 
 from app.api.answers import Answer, AnswerResponse
-from app.api.bodies import BodyRoute, read_body
-from app.api.errors import documented
+from app.api.bodies import SIZE_KEY, BodyRoute, read_body
+from app.api.errors import UnsupportedEncoding, UnsupportedMediaType, documented
+from app.api.forms import refuse_form
 from app.api.json_answers import no_content
 from app.api.tasks import BODY_ERRORS, VALUE_ERRORS
 from app.api.worker_plane import GRANT_KEY, Said, answer_prompt, answer_submit, find_traceparent
@@ -19,11 +20,14 @@ from app.domain.errors import (
     InvalidName,
     InvalidParameter,
     InvalidText,
+    NestedTooDeep,
     NotFound,
     NotJson,
     PartNameTaken,
     RunFinished,
     TooLarge,
+    TooManyParts,
+    TooManyValues,
     Unauthenticated,
     VerdictConflict,
 )
@@ -103,9 +107,13 @@ def worker_router(prompts: Prompts, submissions: Submissions, data: Data) -> API
             FileSubmitRefused,
             RunFinished,
             TooLarge,
+            UnsupportedEncoding,
+            UnsupportedMediaType,
             IndentedTooLarge,
             InvalidText,
             NotJson,
+            NestedTooDeep,
+            TooManyValues,
         ),
     )
     async def submit(
@@ -126,7 +134,14 @@ def worker_router(prompts: Prompts, submissions: Submissions, data: Data) -> API
         """Submit the OUTPUT as a JSON value, kept as it is sent."""
         step_id = check_id("step", result.task_id)
         final = Final(content=Inline(value=result.value), ok=result.ok)
-        await submissions.result(grant, step_id, result.attempt, final, traceparent=find_traceparent(request.scope))
+        await submissions.result(
+            grant,
+            step_id,
+            result.attempt,
+            final,
+            traceparent=find_traceparent(request.scope),
+            size_bytes=request.scope[SIZE_KEY],
+        )
         return no_content()
 
     @router.post(
@@ -143,15 +158,18 @@ def worker_router(prompts: Prompts, submissions: Submissions, data: Data) -> API
             TooLarge,
             InvalidName,
             InvalidText,
+            UnsupportedEncoding,
+            UnsupportedMediaType,
+            TooManyParts,
         ),
     )
     async def stage_artifact(
         request: Request, grant: GrantDep, name: Annotated[str, Query(description="The name of the part.")]
     ) -> Any:
         """Stage a named part of the OUTPUT; the newest of a name wins."""
-        await submissions.stage(
-            grant, name, await read_body(request.scope, request.receive), traceparent=find_traceparent(request.scope)
-        )
+        body = await read_body(request.scope, request.receive)
+        refuse_form(request.scope, body)
+        await submissions.stage(grant, name, body, traceparent=find_traceparent(request.scope))
         return no_content()
 
     said = documented(*_BEARER_ERRORS, *BODY_ERRORS, RunFinished)

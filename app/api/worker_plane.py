@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.api.answers import Answer, header_values
 from app.api.bodies import read_body
+from app.api.forms import refuse_form
 from app.api.json_answers import json_answer
 from app.api.steps import ROUTE_KEY
 from app.domain.errors import Unauthenticated
@@ -77,6 +78,7 @@ async def answer_submit(submissions: Submissions, scope: Scope, receive: Receive
     """Keep the body of a request as the OUTPUT of its bearer's step."""
     grant: Grant = scope[GRANT_KEY]
     body = await read_body(scope, receive)
+    refuse_form(scope, body)
     traceparent = find_traceparent(scope)
     await submissions.submit(grant, body, ok=said.ok, verdict=said.verdict, traceparent=traceparent)
     return Answer(204, [])

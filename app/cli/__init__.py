@@ -15,7 +15,7 @@ import typer
 from typer.exceptions import TyperException
 
 from app import __version__
-from app.cli import reading, serving, writing
+from app.cli import blueprints, reading, serving, writing
 from app.cli.options import HANDLE_VARIABLE, TOKEN_VARIABLE
 from app.cli.output import complain, say
 from app.client import ClientError, ServerError, Unreachable
@@ -32,6 +32,7 @@ program = typer.Typer(
 serving.add_to(program)
 reading.add_to(program)
 writing.add_to(program)
+blueprints.add_to(program)
 
 
 def _say_version(asked: bool) -> None:  # noqa: FBT001  # typer calls it with the option's value

@@ -1,5 +1,6 @@
-"""The commands that run something: serve, migrate, prune, demo."""
+"""The commands that run something, or do something to a database: serve, migrate, prune, backup, vacuum, demo."""
 
+import os
 import re
 from datetime import timedelta
 from pathlib import Path
@@ -17,6 +18,14 @@ _DatabaseOption = Annotated[
 ]
 
 
+def _shown_database() -> str | None:
+    """Name the database that a server of this shell would keep all in; None where the name may hold a password."""
+    from app.config import default_database_url  # noqa: PLC0415  # as in serve
+
+    url = os.environ.get("STEPPLANE_DATABASE_URL") or default_database_url()
+    return url if url.startswith("sqlite") else None
+
+
 _AGE = re.compile(r"([0-9]{1,6})([dhm])")
 _UNITS = {"d": "days", "h": "hours", "m": "minutes"}
 
@@ -30,7 +39,7 @@ def _parse_age(text: str) -> timedelta:
 
 def add_to(program: typer.Typer) -> None:
     """Give a program these commands."""
-    for command in (serve, demo, migrate, prune):
+    for command in (serve, demo, migrate, prune, backup, vacuum):
         program.command()(command)
 
 
@@ -95,6 +104,24 @@ def prune(
     output.say(startup.prune(older_than, keep_last=keep_last, dry_run=dry_run, database_url=database_url))
 
 
+def backup(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Where to; it is replaced if it is there.")],
+    *,
+    database_url: _DatabaseOption = None,
+) -> None:
+    """Save a SQLite database to a file, whole and checked, while a server writes to it."""
+    from app.cli import startup  # noqa: PLC0415  # as in serve
+
+    output.say(startup.backup(file, database_url=database_url))
+
+
+def vacuum(*, database_url: _DatabaseOption = None) -> None:
+    """Write a SQLite database anew, so that the room of what was removed goes back; no server may have it open."""
+    from app.cli import startup  # noqa: PLC0415  # as in serve
+
+    output.say(startup.vacuum(database_url=database_url))
+
+
 def demo(
     folder: Annotated[
         Path | None,
@@ -119,5 +146,7 @@ def demo(
     from app.demo.program import DemoOptions, run_demo  # noqa: PLC0415  # as in serve, though less
 
     token = operator_token(token_file)
-    options = DemoOptions(folder, server, port, token, leave_up=not then_exit, pace_seconds=pace)
+    options = DemoOptions(
+        folder, server, port, token, leave_up=not then_exit, pace_seconds=pace, database_url=_shown_database()
+    )
     raise typer.Exit(run_demo(options, output.say))

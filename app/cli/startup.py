@@ -1,9 +1,11 @@
-"""What ``serve``, ``migrate`` and ``prune`` need of the server: its settings and its start, with failures in one line.
+"""What ``serve`` and the commands on its database need: settings, and failures in one line.
 
 The invariant: only the commands that run a server import this module, since the whole server comes with it.
 """
 
+import os
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
@@ -11,6 +13,8 @@ from pydantic_settings import SettingsError
 from typer.exceptions import TyperException
 
 from app import running
+from app.cli import output
+from app.cli.variables import unknown_variables
 from app.config import Settings
 from app.domain.errors import StepplaneError
 from app.main import StartupError
@@ -18,6 +22,8 @@ from app.main import StartupError
 
 def serve(**given: Any) -> None:
     """Serve with the settings given, over those of the environment."""
+    for warning in unknown_variables(os.environ):
+        output.complain(warning)
     settings = _settings(given)
     try:
         running.serve(settings)
@@ -40,6 +46,24 @@ def prune(older_than: timedelta, *, keep_last: int, dry_run: bool, **given: Any)
     try:
         return running.prune(settings, older_than, keep_last=keep_last, dry_run=dry_run)
     except (StartupError, StepplaneError) as error:
+        raise TyperException(str(error)) from error
+
+
+def backup(target: Path, **given: Any) -> str:
+    """Copy the database of the settings given to a file; say what was copied."""
+    settings = _settings(given)
+    try:
+        return running.backup(settings, target)
+    except StartupError as error:
+        raise TyperException(str(error)) from error
+
+
+def vacuum(**given: Any) -> str:
+    """Write the database file of the settings given anew; say what that gave back."""
+    settings = _settings(given)
+    try:
+        return running.vacuum(settings)
+    except StartupError as error:
         raise TyperException(str(error)) from error
 
 

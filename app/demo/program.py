@@ -18,7 +18,7 @@ from app.client import StepplaneClient
 from app.demo.pipeline import FinishedRun, Plan, run_pipeline
 from app.demo.processes import DemoError
 from app.demo.server import HOST, Server, last_line, running_server
-from app.demo.tour import tour_of
+from app.demo.tour import keeping, tour_of
 
 DEFAULT_PORT = 7777
 _SIGTERM_STATUS = 128 + signal.SIGTERM
@@ -35,6 +35,8 @@ class DemoOptions(NamedTuple):
     token: str | None = None
     leave_up: bool = True
     pace_seconds: float = 0.1
+    database_url: str | None = None
+    """What a server that is started for the demo keeps all in; None where it is not to be shown."""
 
 
 def run_demo(options: DemoOptions, show: Callable[[str], None]) -> int:
@@ -72,9 +74,11 @@ async def _demo_in(work_dir: Path, folder: Path, options: DemoOptions, show: Cal
         async with StepplaneClient(server.url, options.token) as client:
             run = await run_pipeline(client, Plan(folder, work_dir, options.pace_seconds, show))
             show("\n" + await _tour(client, run, options))
-        if server.process is not None and options.leave_up:
-            show(f"\nThe server stays up at {server.url}. Ctrl-C ends it; what was put out stays in the database.")
-            await _until_stopped(server, log_path)
+        if server.process is not None:
+            show("\n" + keeping(options.database_url))
+            if options.leave_up:
+                show(f"\nThe server stays up at {server.url}. Ctrl-C ends it; what was put out stays in the database.")
+                await _until_stopped(server, log_path)
     return 0
 
 

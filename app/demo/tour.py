@@ -38,6 +38,18 @@ async def tour_of(client: StepplaneClient, run: FinishedRun, *, with_token: bool
     return "\n".join(line for section in sections for line in section)
 
 
+def keeping(database_url: str | None) -> str:
+    """Write where all of it is kept, and the line that removes what is old.
+
+    Args:
+        database_url: the database of the server that was started here; None leaves it to the shell's own variable.
+    """
+    where = "the database of STEPPLANE_DATABASE_URL" if database_url is None else database_url
+    setting = "" if database_url is None else f"STEPPLANE_DATABASE_URL={shlex.quote(database_url)} "
+    told = f"What was put out is kept in {where}. What is old there, and goes without --dry-run:"
+    return f"{told}\n  {setting}{_program()} prune --older-than 30d --dry-run"
+
+
 class _Curl:
     def __init__(self, base_url: str, run: FinishedRun, header: str) -> None:
         self._base_url = base_url

@@ -25,10 +25,14 @@ from app.domain.values import JsonValue
 class AgentMeta(Part):
     """What a Blueprint says about an agent: how its steps are named, and what its workers see."""
 
-    projection_name: StepName | None = None
-    context_policy: ContextPolicy | None = None
-    ctx: dict[str, JsonValue] | None = None
-    meta_ref: str | None = None
+    projection_name: StepName | None = Field(
+        default=None, description="The canonical name of the agent's step; absent: its ref."
+    )
+    context_policy: ContextPolicy | None = Field(
+        default=None, description="What its workers may see, in place of `default_context_policy`."
+    )
+    ctx: dict[str, JsonValue] | None = Field(default=None, description="Context for its workers.")
+    meta_ref: str | None = Field(default=None, description="The entry of `metas` whose ctx lies below its own.")
     description: JsonValue = None
     version: JsonValue = None
     tags: JsonValue = None
@@ -37,8 +41,8 @@ class AgentMeta(Part):
 class AgentDef(Part):
     """An agent that steps refer to by its name."""
 
-    name: Name
-    meta: AgentMeta | None = None
+    name: Name = Field(description="Its name: what the `ref` of a step says.")
+    meta: AgentMeta | None = Field(default=None, description="How its steps are named, and what its workers see.")
     kind: JsonValue = None
     spec: JsonValue = None
     profile: JsonValue = None
@@ -51,14 +55,16 @@ class AgentDef(Part):
 class MetaDef(Part):
     """A context that agents share by its name."""
 
-    name: Name
-    ctx: dict[str, JsonValue]
+    name: Name = Field(description="What a `meta_ref` says.")
+    ctx: dict[str, JsonValue] = Field(description="Context for the workers of each agent that refers to it.")
 
 
 class BlueprintMetadata(Part):
     """What describes the Blueprint itself."""
 
-    project_name_alias: str | None = None
+    project_name_alias: str | None = Field(
+        default=None, description="What the project is called; workers see it in their context."
+    )
     description: JsonValue = None
     origin: JsonValue = None
     tags: JsonValue = None
@@ -71,14 +77,21 @@ class BlueprintMetadata(Part):
 class Blueprint(Part):
     """A pipeline's description. Fields of type ``JsonValue`` mean something to others and are only kept."""
 
-    id: Name
-    flow: FlowNode = Field(repr=False)
-    agents: tuple[AgentDef, ...] = ()
-    metas: tuple[MetaDef, ...] = ()
-    default_agent_ctx: dict[str, JsonValue] | None = None
-    default_context_policy: ContextPolicy | None = None
-    projection_placement: ProjectionPlacement = ProjectionPlacement.DEFAULT
-    metadata: BlueprintMetadata = BlueprintMetadata()
+    id: Name = Field(description="What the Blueprint is called.")
+    flow: FlowNode = Field(repr=False, description="The tree of nodes that says which steps there are.")
+    agents: tuple[AgentDef, ...] = Field(default=(), description="The agents that the steps refer to.")
+    metas: tuple[MetaDef, ...] = Field(default=(), description="Contexts that agents share.")
+    default_agent_ctx: dict[str, JsonValue] | None = Field(
+        default=None, description="Context for the workers of every agent, below all others."
+    )
+    default_context_policy: ContextPolicy | None = Field(
+        default=None,
+        description="What the workers of agents without a policy of their own may see; absent: everything.",
+    )
+    projection_placement: ProjectionPlacement = Field(
+        default=ProjectionPlacement.DEFAULT, description="Where the files of the steps go."
+    )
+    metadata: BlueprintMetadata = Field(default=BlueprintMetadata(), description="What describes the Blueprint.")
     schema_version: JsonValue = None
     operators: JsonValue = None
     hints: JsonValue = None

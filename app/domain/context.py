@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple, Protocol
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from app.domain.rendering import compact_json
 from app.domain.values import JsonValue, kind_of
@@ -126,10 +126,10 @@ class ContextPolicy(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    include: tuple[str, ...] | None = None
-    exclude: tuple[str, ...] | None = None
-    steps: tuple[str, ...] | None = None
-    steps_exclude: tuple[str, ...] | None = None
+    include: tuple[str, ...] | None = Field(default=None, description="The fields of the view that are shown.")
+    exclude: tuple[str, ...] | None = Field(default=None, description="The fields that are not.")
+    steps: tuple[str, ...] | None = Field(default=None, description="The steps whose outputs are shown.")
+    steps_exclude: tuple[str, ...] | None = Field(default=None, description="The steps whose outputs are not.")
 
     def filter(self, view: AgentContextView) -> AgentContextView:
         """Leave only what may be seen. ``extra`` in a list stands for all its keys; identity always stays."""

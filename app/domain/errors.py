@@ -9,6 +9,7 @@ nearest ancestor in this tree to a status; clients match on the code, people rea
     │   ├── FileSubmitRefused
     ├── Unauthenticated      no bearer, or none that is known      (401)
     ├── Forbidden            a bearer, but not for this            (403)
+    ├── TooManyAttempts      too many wrong bearers                (429)
     ├── NotFound             nothing has that name                 (404)
     │   ├── TaskNotFound  RunNotFound  StepNotFound  StepNotSubmitted  PathNotFound  FileNotMaterialized
     │   ├── AttemptNotFound  OccurrenceNotFound  OutputNotFound  DispatchNotFound  ProjectionNotFound
@@ -20,8 +21,10 @@ nearest ancestor in this tree to a status; clients match on the code, people rea
     │   └── IndentedTooLarge
     ├── Unprocessable        readable, but not acceptable          (422)
     │   ├── InvalidBlueprint  StepNamingCollision  InvalidPlacement  NameTaken  InvalidName  InvalidRequest
-    │   ├── InvalidText  NotJson  UnknownRetry  UnknownParent
+    │   ├── InvalidText  NotJson  UnknownRetry  UnknownParent  NestedTooDeep  TooManyValues  TooManyParts
     ├── Unavailable          the store cannot answer just now      (503)
+    │   ├── StorageFull  StorageGone
+    │   └── Busy
     └── ProjectionFault      an adapter could not do its work      (500)
         ├── ProjectionIo  ProjectionSerialize
 """
@@ -125,6 +128,19 @@ class Forbidden(StepplaneError):
     """The bearer is known, and may not do this."""
 
     code = "forbidden"
+
+
+class TooManyAttempts(StepplaneError):
+    """A wrong bearer, while the answers to many others are being delayed already; a right one is always let in."""
+
+    code = "too_many_attempts"
+
+    def __init__(self, retry_after_seconds: int) -> None:
+        super().__init__(
+            f"too many wrong bearers are shown at the same time: try again in {retry_after_seconds} s",
+            {"retry_after_seconds": retry_after_seconds},
+        )
+        self.retry_after_seconds = retry_after_seconds
 
 
 # --- 404 -----------------------------------------------------------------------------------------
@@ -332,7 +348,7 @@ class RunFinished(Gone):
         super().__init__(f"run {run_id} has finished as {status} and takes no more dispatches or outputs")
 
 
-# --- 413, 422, 503 -------------------------------------------------------------------------------
+# --- 413, 422, 503, 507 -------------------------------------------------------------------------------
 
 
 class TooLarge(StepplaneError):
@@ -467,6 +483,42 @@ class UnknownParent(Unprocessable):
     code = "unknown_parent"
 
 
+class NestedTooDeep(Unprocessable):
+    """A body whose arrays and objects nest deeper than is taken."""
+
+    code = "nested_too_deep"
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(
+            f"the body nests deeper than {limit} levels: nest it less, or send what is deep as a string",
+            {"limit": limit},
+        )
+
+
+class TooManyValues(Unprocessable):
+    """A body that holds more values than is taken."""
+
+    code = "too_many_values"
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(
+            f"the body holds over {limit} values: send fewer at a time, or what is large as a string or a file",
+            {"limit": limit},
+        )
+
+
+class TooManyParts(Unprocessable):
+    """A step that has as many parts as are taken."""
+
+    code = "too_many_parts"
+
+    def __init__(self, name: str, limit: int) -> None:
+        super().__init__(
+            f"the step {_shown(name)} has {limit} parts, and no more are taken: put several into one",
+            {"limit": limit},
+        )
+
+
 class Unavailable(StepplaneError):
     """The store cannot answer just now; the same request may succeed later."""
 
@@ -474,6 +526,36 @@ class Unavailable(StepplaneError):
 
     def __init__(self, sentence: str = "the database cannot be reached just now: try again") -> None:
         super().__init__(sentence)
+
+
+class StorageFull(Unavailable):
+    """The disk of the database has no room for a write; nothing of it is kept, and reads go on."""
+
+    code = "storage_full"
+
+    def __init__(self, directory: str) -> None:
+        super().__init__(
+            f"no room is left on the disk of {directory}: nothing was kept. Make room there, or remove old runs "
+            "(stepplane prune)"
+        )
+
+
+class StorageGone(Unavailable):
+    """The database file was deleted or replaced under the server, which ends."""
+
+    code = "storage_gone"
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"the database file {path} was deleted or replaced while the server ran: the server ends")
+
+
+class Busy(Unavailable):
+    """As many long bodies are held as there is room for; the same request may succeed later."""
+
+    code = "busy"
+
+    def __init__(self) -> None:
+        super().__init__("the server holds as many long bodies as it has room for: try again")
 
 
 # --- 500 -----------------------------------------------------------------------------------------

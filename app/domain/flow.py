@@ -34,10 +34,12 @@ def _check_unreserved(name: str) -> str:
     return name
 
 
-Name = Annotated[Text, AfterValidator(_check_length)]
+# A schema counts characters and the check counts bytes: what has too many characters has too many bytes.
+Name = Annotated[Text, AfterValidator(_check_length), Field(json_schema_extra={"maxLength": MAX_NAME_BYTES})]
 """What :func:`app.domain.ids.check_name` takes."""
 
-StepName = Annotated[Name, AfterValidator(_check_unreserved)]
+_UNRESERVED: Any = {"maxLength": MAX_NAME_BYTES, "not": {"const": CTX_NAME}}
+StepName = Annotated[Name, AfterValidator(_check_unreserved), Field(json_schema_extra=_UNRESERVED)]
 """A name that a step may bear."""
 
 
@@ -47,18 +49,24 @@ class Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+_FLOW_PATH = r"""^\$(?:\.[^.\[\]]+|\["(?:[^"\\]|\\["\\])*"\]|\[-?[0-9]+\])*(?![\s\S])"""
+"""What :func:`parse_flow_path` reads, for the JSON Schema; a test holds both to the same verdict."""
+
+
 class PathExpression(Part):
     """``path``: the value at a place of the flow's context, or that place."""
 
     op: Literal["path"]
-    at: Text
+    at: Text = Field(
+        description='From the root `$`: `.key`, `["any key"]`, `[0]`.', json_schema_extra={"pattern": _FLOW_PATH}
+    )
 
 
 class LiteralExpression(Part):
     """``lit``: a value as it stands."""
 
     op: Literal["lit"]
-    value: JsonValue
+    value: JsonValue = Field(description="Any JSON value.")
 
 
 class OtherExpression(BaseModel):
@@ -66,7 +74,10 @@ class OtherExpression(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
-    op: Text
+    op: Text = Field(
+        description="Any other operator; its further fields are kept.",
+        json_schema_extra={"not": {"enum": ["path", "lit"]}},
+    )
 
 
 Expression: TypeAlias = PathExpression | LiteralExpression | OtherExpression
@@ -76,63 +87,63 @@ class StepNode(Part):
     """Dispatch the agent ``ref``."""
 
     kind: Literal["step"]
-    ref: StepName
-    in_: Expression = Field(alias="in")
-    out: Expression
+    ref: StepName = Field(description="The agent, by its name; a ref that names none is taken too.")
+    in_: Expression = Field(alias="in", description="What the step is given.")
+    out: Expression = Field(description="Where its OUTPUT goes; the first key of that place is a name of the step.")
 
 
 class SeqNode(Part):
     """One node after the other."""
 
     kind: Literal["seq"]
-    children: tuple["FlowNode", ...] = Field(repr=False)
+    children: tuple["FlowNode", ...] = Field(repr=False, description="The nodes, in order.")
 
 
 class BranchNode(Part):
     """One node or the other."""
 
     kind: Literal["branch"]
-    cond: Expression
-    then: "FlowNode" = Field(repr=False)
-    else_: "FlowNode" = Field(alias="else", repr=False)
+    cond: Expression = Field(description="What decides.")
+    then: "FlowNode" = Field(repr=False, description="Where it holds.")
+    else_: "FlowNode" = Field(alias="else", repr=False, description="Where it does not.")
 
 
 class FanoutNode(Part):
     """The body once for each item, side by side."""
 
     kind: Literal["fanout"]
-    items: Expression
-    bind: Expression
-    body: "FlowNode" = Field(repr=False)
-    join: JsonValue
-    out: Expression
+    items: Expression = Field(description="The items.")
+    bind: Expression = Field(description="Where the body finds its item.")
+    body: "FlowNode" = Field(repr=False, description="What is done for each item.")
+    join: JsonValue = Field(description="How the results come together; kept as it is.")
+    out: Expression = Field(description="Where they go.")
 
 
 class LoopNode(Part):
     """The body again and again, ``max`` times at most."""
 
     kind: Literal["loop"]
-    counter: Expression
-    cond: Expression
-    body: "FlowNode" = Field(repr=False)
-    max: StrictInt
+    counter: Expression = Field(description="Where the number of the round is kept.")
+    cond: Expression = Field(description="What is asked before each round.")
+    body: "FlowNode" = Field(repr=False, description="What a round is.")
+    max: StrictInt = Field(description="How many rounds at most.")
 
 
 class TryNode(Part):
     """The body, and the other node where it fails."""
 
     kind: Literal["try"]
-    body: "FlowNode" = Field(repr=False)
-    catch: "FlowNode" = Field(repr=False)
-    err_at: Expression | None = None
+    body: "FlowNode" = Field(repr=False, description="What is tried.")
+    catch: "FlowNode" = Field(repr=False, description="What is done where it fails.")
+    err_at: Expression | None = Field(default=None, description="Where the error goes.")
 
 
 class AssignNode(Part):
     """Set a place of the flow's context."""
 
     kind: Literal["assign"]
-    at: Expression
-    value: Expression
+    at: Expression = Field(description="The place.")
+    value: Expression = Field(description="What is put there.")
 
 
 FlowNode: TypeAlias = Annotated[

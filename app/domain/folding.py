@@ -6,9 +6,10 @@ The invariant: folding loses nothing; a body that is no JSON container stays the
 import re
 from typing import NamedTuple
 
-from app.domain.errors import InvalidJson, InvalidText, NotJson, VerdictConflict
+from app.domain.errors import InvalidJson, InvalidText, NestedTooDeep, NotJson, TooManyValues, VerdictConflict
 from app.domain.records import StepStatus
-from app.domain.values import Found, JsonValue, parse_json
+from app.domain.slices import is_well_nested
+from app.domain.values import BYTE_ORDER_MARK, MAX_DEPTH_TAKEN, Found, JsonValue, parse_json
 
 # The characters of the Unicode property White_Space. str.rstrip() would take U+001C to U+001F as well.
 _WHITE_SPACE = (
@@ -43,10 +44,12 @@ def fold_body(text: str, submit_format: JsonValue = None) -> JsonValue:
     """Return the value that a submitted text stands for.
 
     By default a JSON object or array is that value, also inside one markdown fence, and anything else is a
-    string. ``json`` takes any JSON value, ``text`` always the string; any other format is the default.
+    string. A byte order mark ahead of JSON is dropped; in a string it stays. ``json`` takes any JSON value, ``text``
+    always the string; any other format is the default.
 
     Raises:
         NotJson: the format is ``json`` and the text is none.
+        NestedTooDeep, TooManyValues: it is JSON, and over a bound of it.
 
     Source: contract §4, submit.
     """
@@ -57,7 +60,7 @@ def fold_body(text: str, submit_format: JsonValue = None) -> JsonValue:
         if found is None:
             raise NotJson("this step takes JSON (submit_format: json), and the body is none")
         return found.value
-    begins = text.lstrip()[:1]
+    begins = text.removeprefix(BYTE_ORDER_MARK).lstrip()[:1]
     found = _parsed(text) if begins and begins in "{[`~" else None
     return found.value if found is not None and isinstance(found.value, dict | list) else text
 
@@ -94,8 +97,14 @@ def settle_verdict(*, ok: bool | None, verdict: str | None) -> Verdict:
 
 def _parsed(text: str) -> Found | None:
     """Parse a text, or what stands inside the one fence that it is."""
+    text = text.removeprefix(BYTE_ORDER_MARK)
     fence = _FENCE.fullmatch(text)
+    inner = text if fence is None else fence[2]
     try:
-        return Found(parse_json(text if fence is None else fence[2]))
+        return Found(parse_json(inner, MAX_DEPTH_TAKEN))
     except InvalidJson:
         return None
+    except (NestedTooDeep, TooManyValues):
+        if is_well_nested(inner):
+            raise
+        return None  # it only begins like JSON

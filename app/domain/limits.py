@@ -54,6 +54,23 @@ KEEP_ALIVE_SECONDS = Limit(
     "The silence of a connection between two requests", 75, "seconds", "closed", "STEPPLANE_KEEP_ALIVE_SECONDS"
 )
 
+# --- wrong bearers -------------------------------------------------------------------------------
+
+TOKEN_CHARS = Limit("An operator token, at least", 16, "characters", "the server does not start")
+LOGIN_FAILURES = Limit("Wrong bearers of an address that are answered at once", 5, "bearers", "their answers wait")
+LOGIN_DELAY_SECONDS = Limit(
+    "The waiting of the answer to a wrong bearer", 10, "seconds", "it waits no longer", "STEPPLANE_LOGIN_DELAY_SECONDS"
+)
+LOGINS_WAITING = Limit(
+    "Answers to wrong bearers that wait at the same time", 100, "answers", "429 `too_many_attempts` with `Retry-After`"
+)
+LOGIN_ADDRESSES = Limit("Addresses whose wrong bearers are counted", 10_000, "addresses", "the oldest is forgotten")
+LOGIN_MEMORY_SECONDS = Limit("The memory of an address's wrong bearers", 600, "seconds", "forgotten")
+
+REPEATED_LINES = Limit(
+    "Log lines of refusals of one route with one status, a second", 10, "lines", "counted in one line, `repeated`"
+)
+
 # --- bodies and values ---------------------------------------------------------------------------
 
 OUTPUT_BYTES = Limit(
@@ -69,6 +86,8 @@ INDENTATION_BYTES = Limit("The indentation of a value that nests deep", 32 * MIB
 LONG_BODY_BYTES = Limit("A body that is parsed and rendered on the event loop", 64 * KIB, "bytes", "done in a thread")
 WORKERS_PER_CORE = Limit("Long bodies that are worked on at the same time", 2, "a core", "the next ones wait")
 HELD_BYTES = Limit("Long bodies that are held at the same time", 256 * MIB, "bytes", "503 `busy` with `Retry-After`")
+WORKED_BYTES = Limit("Of those, the ones that are worked on", 24 * MIB, "bytes", "the next ones wait")
+VALUES = Limit("Values in a long JSON body", 1_000_000, "commas, arrays and objects", "422 `too_many_values`")
 DEPTH = Limit("How deep arrays and objects nest", 200, "levels", "422 `nested_too_deep`")
 
 # --- texts, lists and numbers of a request -------------------------------------------------------
@@ -93,7 +112,7 @@ SHOWN_DEGRADATIONS = Limit(
 )
 KEYS = Limit("Keys of a `ctx`, keys or items of a `task_metadata`", 1_000, "keys", "422 `invalid_request`")
 PARENTS = Limit("Entries of `parent_refs`", 1_000, "ids", "422 `invalid_request`")
-PARTS = Limit("Parts that one attempt of a step stages", 1_000, "parts", "422 `too_many_parts`")
+PARTS = Limit("Parts of one step in a run", 1_000, "parts", "422 `too_many_parts`")
 PATH_BYTES = Limit(
     "A path: a root, a file reference, what stands behind `@file:`",
     4_096,
@@ -118,3 +137,16 @@ POINTERS = Limit(
 def all_limits() -> list[Limit]:
     """List every bound, in the order of this module."""
     return [item for item in globals().values() if isinstance(item, Limit)]
+
+
+def limits_table() -> str:
+    """Write the table of ``docs/limits.md``."""
+    rows = [
+        f"| {row.what} | {row.value:,}{' ' if row.unit else ''}{row.unit} | {row.beyond} | {_setting(row)} |"
+        for row in all_limits()
+    ]
+    return "\n".join(["| what | limit | beyond it | setting |", "|---|--:|---|---|", *rows])
+
+
+def _setting(row: Limit) -> str:
+    return "" if row.setting is None else f"`{row.setting}`"

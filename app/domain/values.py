@@ -9,7 +9,9 @@ import re
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from app.domain.errors import InvalidJson
+from app.domain import limits
+from app.domain.errors import InvalidJson, NestedTooDeep, TooManyValues
+from app.domain.slices import OverBoundError, parse_sliced
 
 _TYPE_NAMES = {dict: "object", list: "array", str: "string", bool: "boolean", type(None): "null"}
 
@@ -19,8 +21,15 @@ JsonValue = Any
 Left as ``Any`` for the type checker: a recursive alias would make every ``value["key"]`` of a test an error.
 """
 
-MAX_DEPTH = 500
-"""How deep arrays and objects may nest. Interpreters differ in what they survive; this they all do."""
+MAX_DEPTH = 501
+"""How deep a value nests that was kept once: 500 levels, and an empty one. Interpreters survive this, all of them."""
+
+MAX_DEPTH_TAKEN = limits.DEPTH.value
+"""How deep a value nests that is taken now."""
+
+
+BYTE_ORDER_MARK = "\ufeff"
+"""What some editors and shells put ahead of UTF-8; no part of the JSON behind it (RFC 8259 §8.1)."""
 
 
 class Found(NamedTuple):
@@ -29,38 +38,52 @@ class Found(NamedTuple):
     value: JsonValue
 
 
-def parse_json(text: str | bytes) -> JsonValue:
+def parse_json(text: str | bytes, max_depth: int = MAX_DEPTH) -> JsonValue:
     """Parse strict JSON: integers of any size exact, no NaN or infinities, a later duplicate key wins.
 
+    Args:
+        text: the JSON.
+        max_depth: how deep its arrays and objects may nest.
+
     Raises:
-        InvalidJson: it is no JSON, not UTF-8, nests deeper than ``MAX_DEPTH``, or holds a number
-            that no float can hold (``1e999``).
+        InvalidJson: it is no JSON, not UTF-8, or holds a number that no float can hold (``1e999``).
+        NestedTooDeep: it nests deeper.
+        TooManyValues: it is long, and holds more values than are taken.
 
     Source: RFC 8259; ARCHITECTURE.md, "Values".
     """
     try:
         decoded = text if isinstance(text, str) else text.decode("utf-8")
-        hooks: dict[str, Any] = {}
+        decoded = decoded.removeprefix(BYTE_ORDER_MARK)
         # The hooks cost a call per number, so only where one may matter.
-        if _THREE_DIGITS.search(decoded) and _UNUSUAL_NUMBER.search(decoded):
-            hooks = {"parse_float": _finite_float, "parse_int": _exact_integer}
-        value = json.loads(decoded, parse_constant=_refuse_constant, **hooks)
-    except RecursionError as error:
-        raise InvalidJson(f"the JSON nests deeper than {MAX_DEPTH} levels") from error
+        decoder = _EXACT if _may_be_unusual(decoded) else _PLAIN
+        if len(decoded) >= _LONG_CHARS:
+            return parse_sliced(decoded, decoder, most_depth=max_depth, most_values=limits.VALUES.value)
+        value = decoder.decode(decoded)
+    except (RecursionError, OverBoundError) as error:
+        if isinstance(error, OverBoundError) and not error.is_depth:
+            raise TooManyValues(limits.VALUES.value) from error
+        raise NestedTooDeep(max_depth) from error
     except UnicodeDecodeError as error:
         raise InvalidJson(f"the JSON is not UTF-8: {error.reason} at byte {error.start}") from error
     except ValueError as error:
         raise InvalidJson(f"this is not JSON: {error}") from error
-    if _may_be_deep(decoded) and _is_deeper(value, MAX_DEPTH):
-        raise InvalidJson(f"the JSON nests deeper than {MAX_DEPTH} levels")
+    if _may_be_deep(decoded, max_depth) and _is_deeper(value, max_depth):
+        raise NestedTooDeep(max_depth)
     return value
 
 
 def parse_rendered(body: bytes) -> JsonValue:
     """Parse what :func:`app.domain.rendering.render_json` wrote: it was judged when it came in, and is not again."""
     text = body.decode()
-    return json.loads(text, parse_int=_exact_integer) if _LONG_INTEGER.search(text) else json.loads(text)
+    decoder = _EXACT_INTEGERS if _LONG_INTEGER.search(text) else _ANY
+    if len(text) < _LONG_CHARS:
+        return decoder.decode(text)
+    return parse_sliced(text, decoder, most_depth=MAX_DEPTH, most_values=len(text))
 
+
+_LONG_CHARS = 256 * 1024
+"""From this length on a text is parsed in slices; a shorter one takes the decoder some ten milliseconds at most."""
 
 _LONG_INTEGER = re.compile(r"[0-9]{4301}")
 
@@ -94,20 +117,34 @@ def _refuse_constant(name: str) -> None:
     raise ValueError(message)
 
 
-def _may_be_deep(text: str) -> bool:
-    return text.count("[") + text.count("{") > MAX_DEPTH
+_PLAIN = json.JSONDecoder(parse_constant=_refuse_constant)
+_EXACT = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite_float, parse_int=_exact_integer)
+_ANY = json.JSONDecoder()
+_EXACT_INTEGERS = json.JSONDecoder(parse_int=_exact_integer)
+
+
+def _may_be_unusual(text: str) -> bool:
+    if _THREE_DIGITS.search(text) is None:
+        return False
+    # By windows that overlap: a search through megabytes holds the interpreter's lock as long as parsing them.
+    return any(_UNUSUAL_NUMBER.search(text, at, at + _WINDOW_CHARS + 200) for at in range(0, len(text), _WINDOW_CHARS))
+
+
+_WINDOW_CHARS = 64 * 1024
+
+
+def _may_be_deep(text: str, depth: int) -> bool:
+    return text.count("[") + text.count("{") > depth
 
 
 def _is_deeper(value: JsonValue, depth: int) -> bool:
     """Tell whether containers nest deeper than ``depth``, a level at a time so that no stack grows."""
-    level = [value]
-    for _ in range(depth + 1):
+    level = [value] if isinstance(value, dict | list) else []
+    for _ in range(depth):
         level = [
             child
             for container in level
-            if isinstance(container, dict | list)
             for child in (container.values() if isinstance(container, dict) else container)
+            if isinstance(child, dict | list)
         ]
-        if not level:
-            return False
-    return True
+    return bool(level)

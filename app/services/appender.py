@@ -8,10 +8,11 @@ from datetime import datetime
 from typing import NamedTuple
 
 from app.domain.answers import Answer, Origin, RenderedOutput, answer_with, render_output
-from app.domain.errors import Forbidden, PartNameTaken, RunFinished, UnknownParent
+from app.domain.errors import Forbidden, PartNameTaken, RunFinished, TooManyParts, UnknownParent
 from app.domain.events import CutEvent, cut_event, kind_of_event, progress_note
 from app.domain.grants import Grant
 from app.domain.ids import new_output_id
+from app.domain.limits import PARTS
 from app.domain.placement import find_namesake, is_device
 from app.domain.records import Artifact, Final, OutputEvent, Progress, Source, StepStatus, wire_time
 from app.domain.rendering import compact_json
@@ -56,6 +57,7 @@ class Appender:
             RunFinished: the run has ended.
             UnknownParent: a parent ref names no output.
             PartNameTaken: the file of a part would be another one of its step, on some disk.
+            TooManyParts: the step has as many parts as are taken, under other names.
         """
         cut = cut_event(emission.event)
         kind = kind_of_event(emission.event.type)
@@ -68,6 +70,7 @@ class Appender:
             if unknown is not None:
                 raise UnknownParent(f"parent_refs names {unknown[:100]!r}, which no output is")
             if isinstance(emission.event, Artifact):
+                _require_room(stores, grant, emission.event.name)
                 require_own_file(stores, grant, emission.event.name)
             counts = stores.dispatches.count(grant.run_id, grant.name, grant.occurrence)
             body_id = stores.outputs.add_body(grant.run_id, rendered.body)
@@ -144,6 +147,12 @@ def require_own_file(stores: WriteStores, grant: Grant, name: str) -> None:
     taken = find_namesake(name, grant.name, parts)
     if taken is not None or is_device(name):
         raise PartNameTaken(name, taken)
+
+
+def _require_room(stores: WriteStores, grant: Grant, name: str) -> None:
+    """Hold a step to the parts that it may have; a new one of a name takes the place of that name's last."""
+    if stores.projections(grant.task_id, grant.run_id).count_parts(grant.name, besides=name) >= PARTS.value:
+        raise TooManyParts(grant.name, PARTS.value)
 
 
 def _new_output(grant: Grant, emission: Emission, cut: CutEvent, at: str) -> NewOutput:

@@ -8,7 +8,9 @@ from typing import NamedTuple
 from app.domain.errors import RunNotFound, TaskNotFound
 from app.domain.limits import PAGE_ROWS
 from app.domain.records import RunRecord, RunSummary, StepEntry, TaskRecord, TaskSummary
+from app.domain.values import parse_rendered
 from app.services.cursors import NEWEST, next_cursor, position_of
+from app.services.threads import run_beside
 from app.storage.database import Database
 
 DEFAULT_LIMIT = 50
@@ -80,8 +82,8 @@ class Catalog:
             raise TaskNotFound(task_id)
         return task, [run for _, run in found]
 
-    async def get_run(self, run_id: str) -> RunRecord:
-        """Return a run whole.
+    async def get_run(self, run_id: str) -> tuple[RunRecord, int]:
+        """Return a run whole, and the size of its result.
 
         Raises:
             RunNotFound: no such run.
@@ -92,10 +94,12 @@ class Catalog:
             degradations = await stores.runs.list_degradations(run_id)
         if found is None:
             raise RunNotFound(run_id)
-        run, result_ref = found
-        return RunRecord.model_construct(
+        run, result = found
+        result_ref = await run_beside(len(result), parse_rendered, result)
+        record = RunRecord.model_construct(
             **dict(run), step_entries=entries, degradations=degradations, result_ref=result_ref
         )
+        return record, len(result)
 
     async def get_run_summary(self, run_id: str) -> RunSummary:
         """Return a run without its dispatches and its result.

@@ -20,6 +20,7 @@ from app.domain.values import parse_json
 from app.services.appender import Appender, Emission, require_alive, require_bound
 from app.services.scopes import Scope
 from app.services.submissions import check_part_name
+from app.services.threads import run_beside
 from app.storage.database import Database
 from app.storage.outputs import KeptOutput
 from app.storage.stores import WriteStores
@@ -46,7 +47,9 @@ class Data:
         self._appender = appender
         self._clock = clock
 
-    async def emit(self, grant: Grant, request: EmitRequest, *, traceparent: str | None = None) -> str:
+    async def emit(
+        self, grant: Grant, request: EmitRequest, *, traceparent: str | None = None, size_bytes: int = 0
+    ) -> str:
         """Append an event and return the id of the output.
 
         Raises:
@@ -64,7 +67,11 @@ class Data:
         for parent in request.parent_refs:
             check_id("output", parent)
         emission = Emission(
-            request.event, request.producer_agent, parent_refs=request.parent_refs, traceparent=traceparent
+            request.event,
+            request.producer_agent,
+            parent_refs=request.parent_refs,
+            traceparent=traceparent,
+            size_bytes=size_bytes,
         )
         return await self._appender.append(grant, emission)
 
@@ -76,7 +83,8 @@ class Data:
         Raises:
             OutputNotFound: there is none, or the scope does not show it.
         """
-        return _record(await self._find(key, scope))
+        kept = await self._find(key, scope)
+        return await run_beside(len(kept.body), _record, kept)
 
     async def get_content(self, output_id: str, scope: Scope) -> RenderedContent:
         """Return the value of an output as rendered JSON; it never changes.
@@ -85,7 +93,8 @@ class Data:
             OutputNotFound: there is none, or the scope does not show it.
         """
         kept = await self._find(check_id("output", output_id), scope)
-        return RenderedContent(rendered_value(kept.encoding, kept.body), kept.json_sha256)
+        body = await run_beside(len(kept.body), rendered_value, kept.encoding, kept.body)
+        return RenderedContent(body, kept.json_sha256)
 
     async def add_degradation(self, grant: Grant, request: DegradationRequest) -> None:
         """Keep on the run what a worker did in a lesser way than it should have.

@@ -3,7 +3,6 @@
 The invariant: what a worker will see, may do and is called is decided here, at its dispatch, and written down.
 """
 
-import asyncio
 import hashlib
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -27,6 +26,7 @@ from app.services.launches import Launch, Launches
 from app.services.materializer import Materializer
 from app.services.removals import Removals
 from app.services.results import RenderedResult, keep_result, outcome_digest, render_result
+from app.services.threads import LONG_BYTES, run_beside
 from app.storage.database import Database
 from app.storage.dispatches import NewDispatch
 from app.storage.runs import RunState
@@ -75,7 +75,8 @@ class Engine:
         """
         for field in ("project_root", "work_dir"):
             check_root(field, getattr(new, field))
-        blueprint = None if new.blueprint is None else await asyncio.to_thread(parse_blueprint, _inline(new.blueprint))
+        inline = _inline(new.blueprint)
+        blueprint = None if new.blueprint is None else await run_beside(LONG_BYTES, parse_blueprint, inline)
         naming = None if blueprint is None else _naming_of(blueprint)
         run_id = new_run_id() if new.start else None
         at = self._now()
@@ -159,16 +160,21 @@ class Engine:
             ctx_projection=await self._project_view(dispatch, policy_of(launch, request.ref).filter(view)),
         )
 
-    async def finish(self, run_id: str, outcome: RunOutcome) -> RunSummary:
+    async def finish(self, run_id: str, outcome: RunOutcome, *, size_bytes: int = LONG_BYTES) -> RunSummary:
         """End a run and set its result; what the data plane has nothing of is answered from it.
+
+        Args:
+            run_id: the run.
+            outcome: how it ended.
+            size_bytes: how large that is, as far as known.
 
         Raises:
             RunNotFound: no such run.
             RunAlreadyFinished: it ended before, with another outcome.
         """
         launch = await self._launch_of(run_id)
-        digest = outcome_digest(outcome)
-        rendered = await self._render_result(run_id, launch, outcome)
+        digest = await run_beside(size_bytes, outcome_digest, outcome)
+        rendered = await self._render_result(run_id, launch, outcome, size_bytes)
         at = self._now()
 
         def work(stores: WriteStores) -> None:
@@ -205,6 +211,7 @@ class Engine:
                 raise RunStillRunning(run_id)
 
         await self._removals.remove(run_id, judge)
+        await self._database.shrink()
 
     async def _launch_of(self, run_id: str) -> Launch:
         async with self._database.point() as stores:
@@ -213,12 +220,14 @@ class Engine:
             raise RunNotFound(run_id)
         return await self._launches.get(run.task_id)
 
-    async def _render_result(self, run_id: str, launch: Launch, outcome: RunOutcome) -> RenderedResult | None:
+    async def _render_result(
+        self, run_id: str, launch: Launch, outcome: RunOutcome, size_bytes: int
+    ) -> RenderedResult | None:
         if not outcome.has_result:
             return None
         async with self._database.point() as stores:
             dispatched = await stores.dispatches.list_names(run_id)
-        return await asyncio.to_thread(render_result, launch.naming, dispatched, outcome.result)
+        return await run_beside(size_bytes, render_result, launch.naming, dispatched, outcome.result)
 
     async def _project_view(self, dispatch: NewDispatch, view: AgentContextView) -> str | None:
         key = ProjectionKey(task_id=dispatch.step_id)

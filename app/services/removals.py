@@ -41,7 +41,7 @@ class Removals:
             stores.runs.hide(run_id)
             return stores.runs.remove_some(run_id)
 
-        return await self._remove_rest(run_id, await self._database.write(work))
+        return await self._remove_rest(run_id, await self._database.write(work, makes_room=True))
 
     async def resume(self) -> None:
         """Remove what is left of the runs whose removal was cut off."""
@@ -54,6 +54,6 @@ class Removals:
         size_bytes = removed.size_bytes
         while not removed.is_last:
             await asyncio.sleep(_PAUSE_SECONDS)
-            removed = await self._database.write(lambda stores: stores.runs.remove_some(run_id))
+            removed = await self._database.write(lambda stores: stores.runs.remove_some(run_id), makes_room=True)
             size_bytes += removed.size_bytes
         return size_bytes

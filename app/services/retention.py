@@ -63,6 +63,8 @@ class Retention:
                 removed = await (self._measure(run_id) if dry_run else self._remove(run_id))
                 pruned = Pruned(pruned.runs + (removed is not None), pruned.size_bytes + (removed or 0))
                 after = seq
+            if pruned.runs and not dry_run:
+                await self._database.shrink()
             if len(page) < _PAGE:
                 return pruned
 

@@ -6,6 +6,7 @@ The invariant: what is told costs index scans alone, and no more than one every 
 import time
 from collections.abc import Callable
 from datetime import datetime
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -36,6 +37,9 @@ class ServerStatus(BaseModel):
     pooler: bool = Field(
         description="Whether a pooler (PgBouncer and its like) stands between the server and its database."
     )
+    storage: Literal["ok", "full"] = Field(
+        description="`full` where the disk of the database had no room for the last write. SQLite alone can tell."
+    )
     counts: Counts = Field(description="How much is kept.")
 
 
@@ -63,6 +67,11 @@ class Status:
     def has_pooler(self) -> bool:
         """Whether a pooler stands in between."""
         return self._database.is_pooled
+
+    @property
+    def storage(self) -> Literal["ok", "full"]:
+        """Whether the disk of the database had room for the last write."""
+        return "full" if self._database.is_full() else "ok"
 
     @property
     def uptime_seconds(self) -> int:

@@ -46,7 +46,14 @@ class Submissions:
         await self._appender.append(grant, emission)
 
     async def result(
-        self, grant: Grant, step_id: str, attempt: int | None, event: Final, *, traceparent: str | None = None
+        self,
+        grant: Grant,
+        step_id: str,
+        attempt: int | None,
+        event: Final,
+        *,
+        traceparent: str | None = None,
+        size_bytes: int = 0,
     ) -> None:
         """Keep a JSON value as the Final of the bearer's attempt.
 
@@ -55,7 +62,8 @@ class Submissions:
             RunFinished: the run has ended.
         """
         require_bound(grant, step_id, attempt)
-        await self._appender.append(grant, Emission(event, grant.step_ref, traceparent=traceparent))
+        emission = Emission(event, grant.step_ref, traceparent=traceparent, size_bytes=size_bytes)
+        await self._appender.append(grant, emission)
 
     async def stage(self, grant: Grant, name: str, raw: bytes, *, traceparent: str | None = None) -> None:
         """Keep a raw body as a named part of the bearer's step.
@@ -69,7 +77,7 @@ class Submissions:
         check_part_name(grant, name)
         value = await self._text(grant, raw, _extra(grant))
         event = Artifact(name=name, content=Inline(value=value))
-        await self._appender.append(grant, Emission(event, name, traceparent=traceparent))
+        await self._appender.append(grant, Emission(event, name, traceparent=traceparent, size_bytes=len(value)))
 
     async def _text(self, grant: Grant, raw: bytes, extra: dict[str, JsonValue]) -> str:
         text = decode_body(raw)

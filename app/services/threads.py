@@ -1,16 +1,20 @@
 """Threads: what takes long runs beside the event loop, which would hold up everybody else meanwhile.
 
-The invariant: what is short runs at once, since the hop to a thread costs more than it.
+The invariant: what is short runs at once, since the hop to a thread costs more than it; what is long has threads of its
+own, few enough that the loop comes by among them.
 """
 
 import asyncio
 import contextvars
 import functools
+import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
-LONG_BYTES = 128 * 1024
+from app.domain.limits import LONG_BODY_BYTES, WORKERS_PER_CORE
+
+LONG_BYTES = LONG_BODY_BYTES.value
 """From this size on, parsing or rendering a body takes longer than a hop to a thread and back by far."""
 
 P = ParamSpec("P")
@@ -21,7 +25,7 @@ async def run_beside(size_bytes: int, work: Callable[P, T], *given: P.args, **na
     """Do work over a body of this size: a long one's in a thread."""
     if size_bytes < LONG_BYTES:
         return work(*given, **named)
-    return await asyncio.to_thread(work, *given, **named)
+    return await asyncio.get_running_loop().run_in_executor(_HEAVY, functools.partial(work, *given, **named))
 
 
 async def run_apart(size_bytes: int, work: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
@@ -36,4 +40,5 @@ async def run_apart(size_bytes: int, work: Callable[P, T], *given: P.args, **nam
     )
 
 
+_HEAVY = ThreadPoolExecutor(max_workers=WORKERS_PER_CORE.value * (os.cpu_count() or 1), thread_name_prefix="heavy")
 _PAGES = ThreadPoolExecutor(max_workers=1, thread_name_prefix="pages")

@@ -43,14 +43,36 @@ class Database(Protocol):
         """Return a number that differs after any commit, whoever made it; None where that cannot be told cheaply."""
         ...
 
-    async def write(self, work: Callable[[WriteStores], T]) -> T:
+    async def write(self, work: Callable[[WriteStores], T], *, makes_room: bool = False) -> T:
         """Run ``work`` in one transaction and return its result once that is durable.
 
         ``work`` judges before it changes anything, touches nothing but its stores, and may run again
         when a transaction that it shared has failed.
 
+        Args:
+            work: reads and writes.
+            makes_room: whether it removes something; it may then use what is held back on a full disk.
+
         Raises:
             Unavailable: the database cannot be reached, or too many writes wait already.
+            StorageFull: its disk has no room for it.
+            StorageGone: its file is no longer the one that was opened.
+        """
+        ...
+
+    async def shrink(self) -> None:
+        """Give the room of what was removed back, where the database does not do so by itself; never fails."""
+        ...
+
+    def is_full(self) -> bool:
+        """Tell whether the disk had no room for the last write, as far as that can be known."""
+        ...
+
+    def require_there(self) -> None:
+        """Look whether what was opened is still there.
+
+        Raises:
+            StorageGone: it was deleted or replaced; nothing that is written from now on would be kept.
         """
         ...
 

@@ -20,6 +20,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import NullPool
 
 from app.storage.postgres.connecting import Connector
+from app.storage.sqlite.room import Room, is_about_room
 from app.storage.urls import DatabaseUrl, UnusableDatabase
 
 T = TypeVar("T")
@@ -39,10 +40,27 @@ def migrate(url: DatabaseUrl, revision: str = "head") -> tuple[str | None, str |
     if url.is_sqlite:
         _make_file(url.path)
     try:
-        return asyncio.run(_in_transaction(url, lambda connection: _migrate(connection, revision)))
+        return _migrate_in_transaction(url, revision)
     except (DBAPIError, OSError) as error:
         reason = " ".join(str(getattr(error, "orig", None) or error).split())
         raise UnusableDatabase(f"the database {url.safe} cannot be used: {url.without_password(reason)}") from error
+
+
+def _migrate_in_transaction(url: DatabaseUrl, revision: str) -> tuple[str | None, str | None]:
+    def run() -> tuple[str | None, str | None]:
+        return asyncio.run(_in_transaction(url, lambda connection: _migrate(connection, revision)))
+
+    if not url.is_sqlite:
+        return run()
+    room = Room(url.path)
+    try:
+        done = run()
+    except DBAPIError as error:
+        if not is_about_room(error.orig) or not room.give_up_for_start():
+            raise
+        done = run()
+    room.keep()
+    return done
 
 
 def _migrate(connection: Connection, revision: str) -> tuple[str | None, str | None]:
@@ -85,7 +103,7 @@ async def _in_transaction(url: DatabaseUrl, work: Callable[[Connection], T]) -> 
         if url.is_sqlite:
             # The driver would commit before each CREATE TABLE: the transaction is ours, and so is its lock.
             engine = engine.execution_options(isolation_level="AUTOCOMMIT")
-            event.listen(engine.sync_engine, "connect", _use_wal)
+            event.listen(engine.sync_engine, "connect", _set_up_file)
             async with engine.connect() as connection:
                 await connection.exec_driver_sql("BEGIN EXCLUSIVE")
                 result = await connection.run_sync(work)
@@ -104,9 +122,10 @@ def _engine(url: DatabaseUrl) -> AsyncEngine:
     return Connector(url).engine(poolclass=NullPool)
 
 
-def _use_wal(raw: Any, _record: Any) -> None:
+def _set_up_file(raw: Any, _record: Any) -> None:
     cursor = raw.cursor()
     cursor.execute("PRAGMA busy_timeout=30000")
+    cursor.execute("PRAGMA auto_vacuum=INCREMENTAL")  # of a new file: what is removed can go back to the file system
     cursor.execute("PRAGMA journal_mode=WAL")  # kept in the file: readers never wait for the writer
     cursor.close()
 

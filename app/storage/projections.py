@@ -6,7 +6,7 @@ The invariant: a row is rewritten in the very transaction that changes what answ
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import bindparam, insert, select, update
+from sqlalchemy import bindparam, func, insert, select, update
 
 from app.domain.answers import (
     Answer,
@@ -67,6 +67,11 @@ class ProjectionWrites:
         visibility = SHADOWED if shadowed else LISTED
         row = self._row(answer, Kind.ARTIFACT, visibility, step_name=step_name, output_seq=output_seq)
         self._put(there, row)
+
+    def count_parts(self, step_name: str, *, besides: str) -> int:
+        """Count the parts of a step that bear another name."""
+        given = {"of_run": self._place.run_id, "of_step": stored(step_name), "of_name": stored(besides)}
+        return int(self._writer.execute(_COUNT_PARTS, given).scalar_one())
 
     def put_results(self, answers: Sequence[Answer]) -> None:
         """Let the parts of ``result_ref`` answer, each for a step that the data plane has nothing of."""
@@ -185,6 +190,16 @@ _FIND = select(_p.seq, _p.occurrence, _p.attempt).where(*_named)
 _ADD = insert(projections)
 _REPLACE = update(projections).where(_p.seq == bindparam("of_row"))
 _KEY = frozenset({"run_id", "name", "kind"})
+_COUNT_PARTS = (
+    select(func.count())
+    .select_from(projections)
+    .where(
+        _run,
+        _p.step_name == bindparam("of_step"),
+        _p.kind == Kind.ARTIFACT,
+        _p.name != bindparam("of_name"),
+    )
+)
 _SHADOW = update(projections).where(*_named).values(visibility=bindparam("visibility"))
 _steps = projections.alias("steps")
 _SHADOW_ALL = (

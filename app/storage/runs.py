@@ -163,10 +163,10 @@ class RunReads:
             given["status"] = status
         return [(row[0], _listed(row)) for row in await self._reader.all(statement, **given)]
 
-    async def find(self, run_id: str) -> tuple[RunSummary, JsonValue] | None:
-        """Return a run and its ``result_ref``."""
+    async def find(self, run_id: str) -> tuple[RunSummary, bytes] | None:
+        """Return a run and its ``result_ref`` as rendered JSON."""
         row = await self._reader.first(_ONE, run_id=run_id)
-        return None if row is None else (_summary(row), None if row[-1] is None else parse_json(row[-1]))
+        return None if row is None else (_summary(row), b"null" if row[-1] is None else bytes(row[-1]))
 
     async def find_summary(self, run_id: str) -> RunSummary | None:
         """Return a run without its result."""

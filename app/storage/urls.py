@@ -49,6 +49,13 @@ class DatabaseUrl(NamedTuple):
         """The URL without its password."""
         return self.url.render_as_string(hide_password=True)
 
+    @property
+    def libpq_url(self) -> str:
+        """A server's URL as its own programs take it, without the password, and without how to connect."""
+        at = self.url
+        bare = URL.create("postgresql", at.username, host=at.host, port=at.port, database=at.database, query=at.query)
+        return bare.render_as_string()
+
     def without_password(self, sentence: str) -> str:
         """Take the password out of what a driver says."""
         password = str(self.url.password or "")

@@ -11,7 +11,7 @@ from urllib.parse import quote
 from starlette.responses import Response
 from starlette.types import Scope
 
-from app.domain.errors import StepplaneError, Unauthenticated
+from app.domain.errors import StepplaneError, TooManyAttempts, Unauthenticated
 from app.services.sessions import LOGIN_PATH
 from app.web.pages import Pages, see_other
 from app.web.urls import at
@@ -40,7 +40,10 @@ def error_page(pages: Pages, scope: Scope, error: StepplaneError, status: int, r
         return see_other(f"{at(LOGIN_PATH)}?next={quote(at(_target(scope)), safe='')}")
     sentence = _NO_PAGE if error.code == "route_not_found" else error.sentence
     view = ErrorView(HTTPStatus(status).phrase, sentence, error.code, request_id)
-    return pages.answer("error.html", view, status=status, headers=_HEADERS.get(HTTPStatus(status)))
+    headers = _HEADERS.get(HTTPStatus(status))
+    if isinstance(error, TooManyAttempts):
+        headers = {"Retry-After": str(error.retry_after_seconds)}
+    return pages.answer("error.html", view, status=status, headers=headers)
 
 
 _NO_PAGE = "there is no page at this address: each is reached from the list of all runs"

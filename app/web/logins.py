@@ -14,6 +14,7 @@ from starlette.responses import Response
 from app.domain.errors import Malformed, TooLarge
 from app.routes import KnownRoute, taking
 from app.services.access import Access
+from app.services.attempts import Attempts, address_of
 from app.services.sessions import LOGIN_PATH, LOGOUT_PATH, SESSION_COOKIE, SESSION_LASTS, Sessions
 from app.web.pages import Pages, see_other
 from app.web.urls import HOME, at
@@ -31,12 +32,13 @@ class LoginView(NamedTuple):
     fault: str | None = None
 
 
-def logins_router(pages: Pages, access: Access, sessions: Sessions, *, is_https: bool) -> APIRouter:
+def logins_router(pages: Pages, access: Access, attempts: Attempts, sessions: Sessions, *, is_https: bool) -> APIRouter:
     """Make the routes of login and logout.
 
     Args:
         pages: render the login page.
         access: knows the operator token.
+        attempts: delays the answers to wrong ones.
         sessions: makes the cookie's value.
         is_https: whether browsers reach the server by HTTPS alone, so that the cookie may insist on it.
     """
@@ -58,6 +60,8 @@ def logins_router(pages: Pages, access: Access, sessions: Sessions, *, is_https:
         if not sessions.are_needed:
             return see_other(next_url)
         if not access.is_operator(token):
+            if token:
+                await attempts.fail(address_of(request.scope))
             view = LoginView(next_url, _WRONG if token else _MISSING)
             return pages.answer("login.html", view, status=401, headers={"WWW-Authenticate": "Bearer"})
         answer = see_other(next_url)

@@ -5,7 +5,7 @@ as its escape wherever a template writes it, but where a machine reads it (``| e
 a style that does not come from our own static files.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -38,9 +38,12 @@ class Pages:
         statics: where stylesheet and scripts are.
         version: of the program, for the foot of each page.
         has_login: whether there is a session to end.
+        is_full: tells whether the disk of the database is full, which every page says.
     """
 
-    def __init__(self, statics: Statics, *, version: str, has_login: bool) -> None:
+    def __init__(
+        self, statics: Statics, *, version: str, has_login: bool, is_full: Callable[[], bool] = lambda: False
+    ) -> None:
         self.edition = f"{version} {statics.digest}"
         self._environment = Environment(
             loader=FileSystemLoader(Path(__file__).parent / "templates"),
@@ -51,7 +54,9 @@ class Pages:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        self._environment.globals.update(at=at, static=statics.url, version=version, has_login=has_login)
+        self._environment.globals.update(
+            at=at, static=statics.url, version=version, has_login=has_login, is_full=is_full
+        )
         self._environment.filters.update(
             size=formats.size,
             duration=formats.duration,

@@ -106,7 +106,7 @@ async def test_names_are_those_of_the_run(pipeline: Pipeline) -> None:
     assert {str(told["details"]["names"]) for told in await _refusals(another, "plam")} == {"[]"}
 
 
-@pytest.mark.parametrize("name", ["secret", "secrex", "hidden", "secret.md"])
+@pytest.mark.parametrize("name", ["secret", "secrex", "hidden", "secret-notes.md"])
 async def test_a_worker_learns_nothing_that_its_policy_hides(client: httpx.AsyncClient, name: str) -> None:
     """What a policy hides is 403, the same whether it is under way, was put out, or is nowhere."""
     policy = {"steps": ["open"]}
@@ -116,7 +116,7 @@ async def test_a_worker_learns_nothing_that_its_policy_hides(client: httpx.Async
     worker = await pipeline.dispatch("worker")
     before = [(told["status"], told["error"]) for told in await _refusals(pipeline, name, worker)]
     secret = await pipeline.dispatch("secret")
-    await pipeline.stage(secret, "secret.md", "x")
+    await pipeline.stage(secret, "secret-notes.md", "x")
     assert [(told["status"], told["error"]) for told in await _refusals(pipeline, name, worker)] == before
     assert {status for status, _ in before} == {403}
 

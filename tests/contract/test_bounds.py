@@ -8,10 +8,12 @@ from typing import Any
 
 import httpx
 import pytest
+from sqlalchemy import create_engine, text
 
 from app.domain import limits
 from app.domain.bounds import KEPT
 from app.domain.records import Progress
+from app.services.intake import Intake
 from tests.contract.pipeline import Pipeline, bearer, code_of, parsed
 
 ROUTES = {
@@ -268,3 +270,112 @@ async def test_few_degradations_are_all_in_the_record(pipeline: Pipeline) -> Non
             record = await pipeline.record()
             assert [int(report["note"]) for report in record["degradations"]] == list(range(total + 1))
             assert record["degradation_count"] == total + 1
+
+
+def nested(depth: int) -> str:
+    return "[" * depth + "]" * depth
+
+
+class TestDepth:
+    """Arrays and objects nest to a limit."""
+
+    async def test_a_submit_is_taken_up_to_the_limit(self, pipeline: Pipeline) -> None:
+        """A body that nests to the limit is its value; one more is 422, fenced or not; what is no JSON is text."""
+        most = limits.DEPTH.value
+        step = await pipeline.dispatch("plan")
+        await pipeline.submit(step, nested(most))
+        assert json.loads(await pipeline.content("plan")) == json.loads(nested(most))
+        for body in (nested(most + 1), f"```json\n{nested(most + 1)}\n```\n", "[" * 2_000 + "]" * 2_000):
+            answer = await pipeline.http.post("/v1/worker/submit", content=body, headers=bearer(step))
+            assert code_of(answer) == (422, "nested_too_deep"), body[:20]
+            assert f"deeper than {most} levels" in answer.json()["error"]
+        assert json.loads(await pipeline.content("plan")) == json.loads(nested(most))
+        for only_begins_so in ("[" * 100_000, nested(300) + "x", "[" * 300 + "}" * 300, nested(300) + "[]"):
+            await pipeline.submit(step, only_begins_so)
+            assert json.loads(await pipeline.content("plan")) == only_begins_so
+
+    async def test_a_deep_text_is_taken_as_one(self, pipeline: Pipeline) -> None:
+        """With ``submit_format: text`` a body that nests too deep is the text that it is."""
+        step = await pipeline.dispatch("plan", ctx={"submit_format": "text"})
+        await pipeline.submit(step, nested(300))
+        assert json.loads(await pipeline.content("plan")) == nested(300)
+
+    @pytest.mark.parametrize("route", ["task", "dispatch", "finish", "result", "emit"])
+    async def test_every_body_is_held_to_it(self, pipeline: Pipeline, route: str) -> None:
+        """The body of every request is 422 where it nests deeper, YAML too."""
+        step = await pipeline.dispatch("plan")
+        headers = bearer(step) if route in OF_WORKER else {}
+        url = ROUTES[route].format(run=pipeline.run_id)
+        answer = await pipeline.http.post(url, content='{"x":' + nested(200) + "}", headers=headers)
+        assert code_of(answer) == (422, "nested_too_deep")
+        if route == "task":
+            yaml = {"content-type": "application/yaml"}
+            answer = await pipeline.http.post(url, content="init_ctx: " + nested(200), headers=yaml)
+            assert code_of(answer) == (422, "nested_too_deep")
+
+
+async def test_a_value_that_was_kept_deeper_is_read(pipeline: Pipeline, database_url: str) -> None:
+    """A value of 500 levels that an older release kept is served, narrowed, and outlined."""
+    step = await pipeline.output("plan", ["old"])
+    deep = ("[" * 500 + "]" * 500).encode()
+    engine = create_engine(database_url) if database_url.startswith("sqlite") else None
+    if engine is None:
+        pytest.skip("written by hand on SQLite alone")
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE bodies SET data = :data"), {"data": deep})
+    engine.dispose()
+    assert await pipeline.content("plan", path="$" + "[0]" * 498) == b"[\n  []\n]"
+    assert parsed(await pipeline.get("plan", "/outline"))["child_count"] == 1
+    assert step["attempt"] == 1
+
+
+async def test_a_long_body_holds_a_million_values(pipeline: Pipeline) -> None:
+    """A body with more values than are taken is 422, and says how many; strings may hold any number of commas."""
+    most = limits.VALUES.value
+    refused = await pipeline.http.post(f"/v1/runs/{pipeline.run_id}/finish", content="[" + "1," * most + "1]")
+    assert code_of(refused) == (422, "too_many_values")
+    assert str(most) in refused.json()["error"]
+    await pipeline.finish(result="," * (most + 1))
+
+
+async def test_a_step_has_a_thousand_parts(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step stages parts up to the limit; another name is 422, and a name that it has is staged again."""
+    monkeypatch.setattr("app.services.appender.PARTS", limits.PARTS._replace(value=3))
+    step = await pipeline.dispatch("plan")
+    for name in ("a", "b", "c"):
+        await pipeline.stage(step, name, "x")
+    url = "/v1/worker/artifact"
+    refused = await pipeline.http.post(url, content="x", params={"name": "d"}, headers=bearer(step))
+    assert code_of(refused) == (422, "too_many_parts")
+    emitted = {"event": {"type": "artifact", "name": "d", "content": {"kind": "inline", "value": 1}}}
+    assert code_of(await sent(pipeline, step, "emit", emitted)) == (422, "too_many_parts")
+    await pipeline.stage(step, "b", "again")
+    assert await pipeline.content("b") == b"again"
+    await pipeline.stage(await pipeline.dispatch("other"), "d", "x")
+
+
+class TestIntake:
+    """Long bodies are counted while they are held."""
+
+    async def test_there_is_room_or_it_says_when_to_come_again(self, app: Any, pipeline: Pipeline) -> None:
+        """A long body without room is 503 ``busy`` with ``Retry-After`` and nothing is kept; a short one is taken."""
+        app.outer._intake = Intake(held_bytes=100_000)
+        step = await pipeline.dispatch("plan")
+        for route in ("submit", "artifact?name=part"):
+            url = f"/v1/worker/{route}"
+            refused = await pipeline.http.post(url, content="x" * 200_000, headers=bearer(step))
+            assert code_of(refused) == (503, "busy")
+            assert int(refused.headers["retry-after"]) > 0
+        assert await pipeline.names() == []
+        await pipeline.submit(step, "x" * 90_000)
+        await pipeline.submit(step, "x" * 90_000)
+
+    async def test_what_was_held_is_given_back_however_it_ended(self, app: Any, pipeline: Pipeline) -> None:
+        """After a yes, a refusal, a body over its limit and one that is no JSON, nothing is held any more."""
+        app.outer._intake = intake = Intake()
+        step = await pipeline.dispatch("plan")
+        await pipeline.submit(step, "x" * 300_000)
+        for content in ("x" * 300_000, "[" * 300_000, json.dumps({"value": "x" * 300_000}), "x" * 5_000_000):
+            await pipeline.http.post("/v1/worker/result", content=content, headers=bearer(step))
+        await pipeline.finish(result="x" * 300_000)
+        assert (intake._held, intake._worked) == (0, 0)

@@ -169,7 +169,7 @@ def test_a_closed_stream_is_no_crash(closed: str, tmp_path: Path) -> None:
 
 async def test_a_body_that_would_render_to_many_times_its_size_is_refused(client: httpx.AsyncClient) -> None:
     """Nesting multiplies a body by its depth: over 32 MiB of indentation it is 413, by whatever route it comes."""
-    deep = b"[" + b",".join([b"[" * 400 + b"]" * 400] * 500) + b"]"
+    deep = b"[" + b",".join([b"[" * 190 + b"]" * 190] * 1_000) + b"]"
     pipeline = await Pipeline.create(client)
     dispatched = await pipeline.dispatch("deep")
     submitted = await client.post("/v1/worker/submit", content=deep, headers=bearer(dispatched))
@@ -189,8 +189,8 @@ async def test_a_view_that_would_render_to_many_times_its_size_has_no_file(
     client: httpx.AsyncClient, work_dir: Path
 ) -> None:
     """A context nests as deep as it likes; the file of its view is then left out, as one that could not be written."""
-    deep: Any = [1] * 50_000
-    for _ in range(400):
+    deep: Any = [1] * 100_000
+    for _ in range(190):
         deep = [deep]
     pipeline = await Pipeline.create(client, work_dir=str(work_dir))
     dispatched = await pipeline.dispatch("s", ctx={"deep": deep})

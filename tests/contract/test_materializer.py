@@ -207,8 +207,22 @@ class _Gone:
     def stream(self, body_id: int, size_bytes: int) -> None:
         """Nothing to stream."""
 
-    async def write(self, work: Callable[[WriteStores], Any]) -> Any:  # noqa: ARG002 - as the port has it
+    async def write(
+        self,
+        work: Callable[[WriteStores], Any],  # noqa: ARG002 - as the port has it
+        *,
+        makes_room: bool = False,  # noqa: ARG002 - as the port has it
+    ) -> Any:
         raise self._fault
+
+    async def shrink(self) -> None:
+        """Nothing to give back."""
+
+    def is_full(self) -> bool:
+        return False
+
+    def require_there(self) -> None:
+        raise Unavailable
 
     async def close(self) -> None:
         """Nothing to close."""

@@ -327,8 +327,10 @@ class TestAccess:
     @one_database
     async def test_it_needs_the_operator(self, database_url: str) -> None:
         """With an operator token set, nobody outlines anything without it."""
-        async with serving(Settings(database_url=database_url, operator_token=SecretStr("secret"))) as http:
-            operator = {"Authorization": "Bearer secret"}
+        async with serving(
+            Settings(database_url=database_url, operator_token=SecretStr("an-operators-token-4711"))
+        ) as http:
+            operator = {"Authorization": "Bearer an-operators-token-4711"}
             http.headers.update(operator)
             pipeline = await Pipeline.create(http)
             await pipeline.output("s", [1])

@@ -34,8 +34,10 @@ class TestAccess:
     @one_database
     async def test_the_pages_are_the_operators_alone(self, database_url: str) -> None:
         """Without the token there is the login, with a worker's handle nothing; with the token each page."""
-        async with serving(Settings(database_url=database_url, operator_token=SecretStr("secret"))) as http:
-            operator = {"Authorization": "Bearer secret"}
+        async with serving(
+            Settings(database_url=database_url, operator_token=SecretStr("an-operators-token-4711"))
+        ) as http:
+            operator = {"Authorization": "Bearer an-operators-token-4711"}
             http.headers.update(operator)
             pipeline = await Pipeline.create(http)
             worker = bearer(await pipeline.output("s", [1]))

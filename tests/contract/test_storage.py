@@ -49,6 +49,7 @@ from app.storage.files.states import FileStates
 from app.storage.migrations import migrate
 from app.storage.opening import open_database
 from app.storage.outputs import NewOutput
+from app.storage.sqlite import batches as sqlite_batches
 from app.storage.sqlite import writer as sqlite_writer
 from app.storage.sqlite.reader import RecentPieces
 from app.storage.stores import WriteStores
@@ -562,7 +563,7 @@ class TestSqlite(_Sqlite):
         self, url: DatabaseUrl, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """After the timeout all that waited together are Unavailable, not one after the other; later writes go on."""
-        monkeypatch.setattr(sqlite_writer, "BUSY_TIMEOUT_MS", 500)
+        monkeypatch.setattr(sqlite_batches, "BUSY_TIMEOUT_MS", 500)
         await asyncio.to_thread(migrate, url)
         database = open_database(url)
         await database.write(_adds(_task()))

@@ -13,6 +13,7 @@ import pytest
 from sqlalchemy import select
 
 from app.storage.migrations import migrate
+from app.storage.sqlite.identity import FileIdentity
 from app.storage.sqlite.reader import SLICE_ROWS, CommitWatch, SqliteReaders
 from app.storage.sqlite.turns import TurnReader, Turns
 from app.storage.tables import tasks
@@ -26,7 +27,7 @@ class Stage:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.readers = SqliteReaders(path)
+        self.readers = SqliteReaders(path, FileIdentity(path))
         self.turns = Turns(self.readers, CommitWatch(path))
         self.reader = TurnReader(self.turns)
 

@@ -82,6 +82,11 @@ class Server:
         """Ask it to stop and return its exit status."""
         return self._end(signal.SIGTERM)
 
+    def wait(self) -> int:
+        """Wait until it ends by itself and return its exit status."""
+        assert self._process is not None
+        return self._process.wait(timeout=30)
+
     def restart(self) -> None:
         """Kill it and start it again on the same port and database."""
         self.kill()

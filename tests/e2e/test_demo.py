@@ -286,6 +286,10 @@ class TestTheTour:
             assert len(set(etags)) == 2
             (first_file,) = (text for command, text in results.items() if "%5B0%5D" in command)
             assert json.loads(first_file) == "Makefile"
+            (prune,) = (line for line in output.splitlines() if line.startswith("  STEPPLANE_DATABASE_URL="))
+            where = demo.home / "data" / "stepplane" / "stepplane.db"
+            assert f"kept in sqlite:///{where}" in output
+            assert self._pasted(prune, demo) == f"would remove 0 runs, 0 bytes of outputs, from sqlite:///{where}\n"
             process.send_signal(signal.SIGINT)
             assert process.wait(TIMEOUT_SECONDS) == 0
         assert (demo.processes(), demo.is_listening()) == ({}, False)

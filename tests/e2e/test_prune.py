@@ -1,6 +1,7 @@
 """The command ``prune``: what ended long ago goes, it says how much that was, and a running run is never touched."""
 
 import asyncio
+from pathlib import Path
 
 import httpx
 import pytest
@@ -18,13 +19,13 @@ class Prune:
 
     def __init__(self, database_url: str, capture: pytest.CaptureFixture[str]) -> None:
         self._url = database_url
-        self._capture = capture
+        self.capture = capture
 
     def __call__(self, *arguments: str, status: int = 0) -> str:
-        self._capture.readouterr()
+        self.capture.readouterr()
         with pytest.raises(SystemExit) as ended:
             main(["prune", "--database-url", self._url, *arguments])
-        told = self._capture.readouterr()
+        told = self.capture.readouterr()
         assert (ended.value.code, "Traceback" in told.err) == (status, False), told
         (line,) = (told.err if status else told.out).splitlines()
         return line
@@ -119,6 +120,20 @@ def test_prune_makes_no_database(prune: Prune, database_url: str) -> None:
     path.unlink()
     assert "there is no database" in prune("--older-than", "30d", status=1)
     assert not path.exists()
+
+
+@pytest.mark.parametrize("dialect", ["sqlite"], indirect=True)
+def test_prune_names_the_database_of_make_run(
+    prune: Prune, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the database is not there, and that of ``make run`` is, the line says how to name it."""
+    (tmp_path / ".data").mkdir()
+    parse_database_url(database_url).path.rename(tmp_path / ".data" / "stepplane.db")
+    monkeypatch.chdir(tmp_path)
+    line = prune("--older-than", "30d", status=1)
+    assert line.endswith("that of `make run` is STEPPLANE_DATABASE_URL=sqlite:///.data/stepplane.db")
+    main_line = Prune(line.rpartition("=")[2], prune.capture)("--older-than", "30d")
+    assert main_line.startswith("removed 0 runs, 0 bytes of outputs, from sqlite:///.data/stepplane.db")
 
 
 def test_prune_ends_what_nobody_writes_to(

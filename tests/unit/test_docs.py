@@ -9,6 +9,7 @@ import pytest
 from app.api.errors import status_of
 from app.config import Settings
 from app.domain.errors import StepplaneError
+from app.domain.limits import limits_table
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -43,7 +44,15 @@ def test_every_error_code_is_documented() -> None:
     assert documented == {(status_of(kind), kind.code) for kind in shipped}
 
 
-@pytest.mark.parametrize("page", ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"])
+def test_the_limits_table_is_the_limits() -> None:
+    """docs/limits.md shows every row of the code's table, with its value."""
+    assert limits_table() in (ROOT / "docs" / "limits.md").read_text(encoding="utf-8")
+
+
+_PROSE = sorted(str(page.relative_to(ROOT)) for page in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")))
+
+
+@pytest.mark.parametrize("page", _PROSE)
 def test_links_lead_somewhere(page: str) -> None:
     """A relative link in a page leads to a file of the project."""
     text = (ROOT / page).read_text(encoding="utf-8")

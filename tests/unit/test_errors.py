@@ -17,6 +17,7 @@ KINDS = sorted(
 SHARED = {
     "run_finished": {"RunAlreadyFinished", "RunFinished"},  # the same fact, met by a finish and by a worker
     "name_taken": {"NameTaken", "PartNameTaken"},  # met by a dispatch, and by a part
+    "nested_too_deep": {"IndentedTooLarge", "NestedTooDeep"},  # what is sent, and what its rendering would take
     "invalid_blueprint": {"InvalidBlueprint", "InvalidPlacement"},  # a placement is a part of the document
 }
 LONG = "x\n\x1b" * 1000
@@ -52,7 +53,14 @@ EXAMPLES: list[StepplaneError] = [
     errors.PartNameTaken(LONG, "plan.md"),
     errors.PartNameTaken("plan.md", "plan.md"),
     errors.PartNameTaken("NUL", None),
+    errors.NestedTooDeep(200),
+    errors.TooManyValues(10),
+    errors.TooManyParts(LONG, 10),
+    errors.Busy(),
     errors.Unavailable(),
+    errors.TooManyAttempts(10),
+    errors.StorageFull("/var/lib/stepplane"),
+    errors.StorageGone("/var/lib/stepplane/stepplane.db"),
 ]
 
 

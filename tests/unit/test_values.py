@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from app.domain.errors import InvalidJson
+from app.domain.errors import InvalidJson, NestedTooDeep
 from app.domain.rendering import render_json
 from app.domain.values import MAX_DEPTH, Found, kind_of, parse_json, parse_rendered
 from tests.unit.strategies import deep_values, json_values, nested
@@ -77,8 +77,6 @@ def test_an_integer_of_any_length_is_exact() -> None:
         ("1 2", "this is not JSON"),
         (b"\xff", "not UTF-8: invalid start byte at byte 0"),
         (b'"ab\xed\xa0\x80"', "not UTF-8"),
-        ("[" * 100_000, f"deeper than {MAX_DEPTH} levels"),
-        ("[" * 100_000 + "]" * 100_000, f"deeper than {MAX_DEPTH} levels"),
     ],
 )
 def test_what_is_no_json_is_refused(text: str | bytes, message: str) -> None:
@@ -92,8 +90,26 @@ def test_a_value_nests_exactly_as_deep_as_it_may(keys: list[str | None]) -> None
     """``MAX_DEPTH`` levels are a value; one more is refused."""
     value = nested(1, (keys * MAX_DEPTH)[:MAX_DEPTH])
     assert parse_json(render_json(value)) == value
-    with pytest.raises(InvalidJson, match="nests deeper"):
+    with pytest.raises(NestedTooDeep, match=f"deeper than {MAX_DEPTH} levels"):
         parse_json(b"[" + render_json(value) + b"]")
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "[" * 100_000 + "]" * 100_000, "[" * 300_000])
+def test_a_bound_is_told_before_the_text_is_judged(text: str) -> None:
+    """What nests deeper than any stack is refused for that."""
+    with pytest.raises(NestedTooDeep, match="deeper than 200 levels"):
+        parse_json(text, 200)
+
+
+def test_long_and_short_texts_are_read_alike() -> None:
+    """A long text, which is parsed in slices, has the exact numbers and the refusals of a short one."""
+    numbers = '[{"a": 1e308, "b": -0.0, "c": [12345678901234567890, 1.5]}, ' + "9" * 5_000 + "]"
+    long = parse_json("[" + " " * 300_000 + numbers + "]")
+    assert repr(long) == repr([parse_json(numbers)])
+    for wrong in ("1e999", "NaN", "[1,]", '{"a" 1}'):
+        with pytest.raises(InvalidJson):
+            parse_json("[" + " " * 300_000 + wrong + "]")
+    assert repr(parse_rendered(b"[" + b" " * 300_000 + b"7" * 5_000 + b"]")) == repr([parse_json("7" * 5_000)])
 
 
 def test_breadth_is_no_depth() -> None:

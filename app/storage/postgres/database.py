@@ -57,11 +57,21 @@ class PostgresDatabase:
         """Tell nothing: it would take a round trip, which is most of what a read costs."""
         return
 
-    async def write(self, work: Callable[[WriteStores], T]) -> T:
+    async def write(self, work: Callable[[WriteStores], T], *, makes_room: bool = False) -> T:  # noqa: ARG002 - the disk is the server's
         """Run ``work`` in a transaction of its own."""
         with _reachable():
             async with self._engine.begin() as connection:
                 return await connection.run_sync(lambda inner: work(WriteStores(inner)))
+
+    async def shrink(self) -> None:
+        """Do nothing: PostgreSQL uses the room again by itself."""
+
+    def is_full(self) -> bool:
+        """Tell nothing: the disk is another machine's."""
+        return False
+
+    def require_there(self) -> None:
+        """Do nothing: a server that is not there is told at each request."""
 
     async def close(self) -> None:
         """Close every connection."""

@@ -16,6 +16,7 @@ from sqlalchemy import Select
 from app.domain.errors import ProjectionIo, Unavailable
 from app.observability import HOT_METRICS
 from app.storage.reader import Row
+from app.storage.sqlite.identity import FileIdentity
 from app.storage.sqlite.statements import execute
 from app.storage.stores import ReadStores
 
@@ -124,13 +125,20 @@ def _open(path: Path) -> sqlite3.Connection:
 class SqliteReaders:
     """Reading connections, lent one at a time so that an interleaved task never shares a snapshot."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, identity: FileIdentity) -> None:
         self._path = path
+        self._identity = identity
         self._idle: list[SqliteReader] = []
         self._closed = False
 
     def borrow(self) -> SqliteReader:
-        """Lend a reader, a new one when all are out."""
+        """Lend a reader, a new one when all are out.
+
+        Raises:
+            StorageGone: the file was found gone or replaced; what the readers have open is what nobody else has.
+            Unavailable: it cannot be opened just now.
+        """
+        self._identity.require_known()
         return self._idle.pop() if self._idle else SqliteReader(self._path)
 
     def give_back(self, reader: SqliteReader) -> None:

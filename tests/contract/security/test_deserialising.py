@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from app.api.bodies import parse_yaml
-from app.domain.errors import InvalidJson
+from app.domain.errors import InvalidJson, NestedTooDeep
 from tests.contract.pipeline import Pipeline, code_of, parsed
 
 
@@ -86,18 +86,22 @@ class TestDeserialising:
     )
     def test_a_bomb_does_not_go_off(self, bomb: bytes) -> None:
         """A small document that would be huge, endless or endlessly deep is refused before it is."""
-        with pytest.raises(InvalidJson):
+        with pytest.raises((InvalidJson, NestedTooDeep)):
             parse_yaml(bomb)
 
     async def test_a_bomb_is_the_clients_fault(self, client: httpx.AsyncClient) -> None:
-        """On the route a bomb, of YAML or of JSON, is 400 with the one error shape, and the next request is served."""
+        """On the route a bomb, of YAML or of JSON, is refused with the one error shape, and the next request served."""
         for body, kind in (
-            (b"a: &a [*a]", "application/yaml"), (b"a: {<<: {b: 1}}", "text/yaml; charset=utf-8"),
-            (b'{"task_metadata": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "application/json"),
+            (b"a: {<<: {b: 1}}", "text/yaml; charset=utf-8"),
             (b'{"task_metadata": 1e999}', "application/json"), (b'{"task_metadata": NaN}', "application/json"),
             (b'{"a": 1}\x00', "application/json"), (b"\x80\x04\x95cposix\nsystem\n.", "application/octet-stream"),
         ):  # fmt: skip
             assert code_of(await self._post(client, body, kind)) == (400, "invalid_json"), body[:40]
+        for body, kind in (
+            (b"a: &a [*a]", "application/yaml"),
+            (b'{"task_metadata": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "application/json"),
+        ):
+            assert code_of(await self._post(client, body, kind)) == (422, "nested_too_deep"), body[:40]
         assert (await self._post(client, b"{}")).status_code == 201
 
     async def test_a_body_made_to_be_slow_is_answered(self, client: httpx.AsyncClient) -> None:
