@@ -1,9 +1,9 @@
 """The dispatches of a run, one a line: what each attempt took, and what its worker said of itself.
 
-The invariant: the lines stand in the order of dispatch, and what is left out is counted.
+The invariant: the lines stand in the order of dispatch, a bounded number of them, and lead to those before and after.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from app.domain.records import RunSummary, StepEntry, StepStatus, Usage
@@ -11,7 +11,7 @@ from app.web.formats import shortened
 from app.web.marks import LOST, STEP_MARKS, Mark
 from app.web.urls import step_url
 
-MAX_DISPATCHES = 200
+PAGE_DISPATCHES = 50
 
 _SHOWN_CHARS = 100
 
@@ -39,19 +39,54 @@ class DispatchLine(NamedTuple):
 
 
 class DispatchesView(NamedTuple):
-    """The first dispatches of a run, how many there are, and what any worker of those that are shown told."""
+    """Some of a run's dispatches: the newest, or those from one on.
+
+    Attributes:
+        lines: in the order of dispatch.
+        total: how many there are.
+        first: the how manieth of them the first line is, from 1.
+        earlier_url: those before it; None where there are none.
+        later_url: those after the last line; None where there are none.
+        is_asked_for: whether the address names the first, so that they are what its reader came for.
+        tells_workers: whether any worker of the lines told what it is.
+        tells_used: whether any told what it used.
+    """
 
     lines: list[DispatchLine]
     total: int
+    first: int
+    earlier_url: str | None
+    later_url: str | None
+    is_asked_for: bool
     tells_workers: bool
     tells_used: bool
 
 
-def dispatches_view(run: RunSummary, dispatches: Sequence[StepEntry]) -> DispatchesView:
-    """Make the lines of dispatches, in their order."""
-    lines = [_line(run, entry) for entry in dispatches[:MAX_DISPATCHES]]
-    tells_workers, tells_used = any(line.worker for line in lines), any(line.used for line in lines)
-    return DispatchesView(lines, len(dispatches), tells_workers, tells_used)
+def dispatches_view(
+    run: RunSummary, dispatches: Sequence[StepEntry], asked: int | None, url: Callable[[int | None], str]
+) -> DispatchesView:
+    """Make the lines of dispatches, in their order.
+
+    Args:
+        run: whose they are.
+        dispatches: those that are not filtered out.
+        asked: the how manieth shall be the first; None asks for the newest.
+        url: writes where those from a number on are, or the newest.
+    """
+    newest = max(1, len(dispatches) - PAGE_DISPATCHES + 1)
+    first = newest if asked is None else min(max(1, asked), newest)
+    lines = [_line(run, entry) for entry in dispatches[first - 1 : first - 1 + PAGE_DISPATCHES]]
+    later = first + PAGE_DISPATCHES
+    return DispatchesView(
+        lines=lines,
+        total=len(dispatches),
+        first=first,
+        earlier_url=url(max(1, first - PAGE_DISPATCHES)) if first > 1 else None,
+        later_url=None if first >= newest else url(later if later < newest else None),
+        is_asked_for=asked is not None,
+        tells_workers=any(line.worker for line in lines),
+        tells_used=any(line.used for line in lines),
+    )
 
 
 def mark_of(run: RunSummary, entry: StepEntry) -> Mark:

@@ -5,7 +5,7 @@ Both are asked for again and again while somebody looks at them.
 The invariant: a page that has not changed is answered 304 before it is rendered.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ from starlette.responses import Response
 
 from app.domain.errors import InvalidParameter, StepNotFound, StepNotSubmitted
 from app.domain.ids import CTX_NAME, LATEST, check_id
-from app.domain.records import RunStatus, Source, StepList, StepSummary, wire_time
+from app.domain.records import RunStatus, Source, StepList, StepStatus, StepSummary, wire_time
 from app.domain.rendering import WHOLE, sha256_hex
 from app.routes import KnownRoute, taking
 from app.services.overviews import Overviews
@@ -25,6 +25,7 @@ from app.web.pages import Pages, see_other
 from app.web.run_list import RunListView, run_list_view
 from app.web.run_steps import Asked
 from app.web.run_view import RunView, run_view
+from app.web.shown_rows import SHOWN_HEADER, ShownRows
 from app.web.timeline import Scale, scale_of
 from app.web.urls import HOME, at, run_url, runs_url
 
@@ -39,6 +40,7 @@ class Moment(NamedTuple):
     etag: str
     now: str
     scale: Scale | None
+    shown: ShownRows
 
 
 def runs_router(
@@ -47,11 +49,12 @@ def runs_router(
     """Make the routes of runs."""
     router = APIRouter(include_in_schema=False, route_class=KnownRoute)
 
-    def answer(template: str, view: RunListView | RunView, etag: str) -> Response:
+    def answer(request: Request, template: str, view: RunListView | RunView, etag: str) -> Response:
         now = clock()
+        shown = ShownRows(request.headers.get(SHOWN_HEADER, ""), pages.edition)
         timeline = view.timeline if isinstance(view, RunView) else None
         scale = None if timeline is None else scale_of(timeline, now)
-        return pages.answer(template, Moment(view, etag, wire_time(now), scale), headers={"ETag": etag})
+        return pages.answer(template, Moment(view, etag, wire_time(now), scale, shown), headers={"ETag": etag})
 
     def etag_of(*parts: object) -> str:
         return f'"{sha256_hex(repr((pages.edition, *parts)).encode())[:32]}"'
@@ -70,14 +73,14 @@ def runs_router(
         page = await overviews.list_runs(cursor, status=status, search=search)
         view = run_list_view(page, status=status, search=search, cursor=cursor)
         etag = etag_of(view)
-        return pages.not_modified(etag) if is_known(request, etag) else answer("runs.html", view, etag)
+        return pages.not_modified(etag) if is_known(request, etag) else answer(request, "runs.html", view, etag)
 
     @router.api_route(HOME + "/tasks/{task}", methods=_READS)
     async def get_task(task: str) -> Response:
         """Send to the runs of a task."""
         return see_other(runs_url(q=check_id("task", task)))
 
-    @router.api_route(HOME + "/tasks/{task}/runs/{run}", methods=_READS, openapi_extra=taking("q", "sort", "page"))
+    @router.api_route(HOME + "/tasks/{task}/runs/{run}", methods=_READS, openapi_extra=_RUN_QUERY)
     async def get_run(request: Request, task: str, run: str) -> Response:
         """Show a run; ``latest`` leads to the one that it is now."""
         task_id = check_id("task", task)
@@ -86,7 +89,7 @@ def runs_router(
         reading = await overviews.read_run(task_id, check_id("run", run))
         listed = (await query.list_json(task_id, reading.run.id)).body()
         given = request.query_params
-        asked = Asked(given.get("q", "").strip(), given.get("sort", ""), _number(given.get("page", "1")))
+        asked = _asked(given)
         etag = etag_of(asked, reading.digest, sha256_hex(listed))
         if is_known(request, etag):
             return pages.not_modified(etag)
@@ -94,11 +97,14 @@ def runs_router(
 
         def made() -> Response:
             outputs = StepList.model_validate_json(listed).steps
-            return answer("run.html", run_view(reading.story(), outputs, result, asked), etag)
+            return answer(request, "run.html", run_view(reading.story(), outputs, result, asked), etag)
 
         return await run_beside(len(listed), made)
 
     return router
+
+
+_RUN_QUERY = taking("q", "sort", "status", "page", "first")
 
 
 def is_known(request: Request, etag: str) -> bool:
@@ -124,5 +130,17 @@ def _status(text: str) -> RunStatus | None:
         raise InvalidParameter(f"status={text[:40]!r} is none: one is {', '.join(RunStatus)}") from error
 
 
-def _number(text: str) -> int:
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= _MAX_PAGE_DIGITS else 1
+def _asked(given: Mapping[str, str]) -> Asked:
+    """Read how a run shall be shown; what is none of the values that there are counts as not given."""
+    status = given.get("status", "")
+    return Asked(
+        search=given.get("q", "").strip(),
+        sort=given.get("sort", ""),
+        page=_number(given.get("page", "")) or 1,
+        status=StepStatus(status) if status in set(StepStatus) else None,
+        first=_number(given.get("first", "")),
+    )
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _MAX_PAGE_DIGITS else None

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 from app.domain.records import Kind, RunSummary, Source, StepEntry, StepStatus, StepSummary
 from app.services.overviews import RunStory
 from app.web.marks import LOST, STEP_MARKS, Mark
-from app.web.step_order import Place, StepOrder
+from app.web.step_order import Place, StepOrder, newest_attempts
 from app.web.urls import run_url, step_url
 
-PAGE_STEPS = 200
+PAGE_STEPS = 100
 
 _TYPES = {"application/json": "JSON", "text/markdown": "Markdown", "text/plain": "text"}
 
@@ -63,11 +63,21 @@ class Column(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """How the steps shall be shown: which, in what order, and which page of them."""
+    """How a run shall be shown.
+
+    Attributes:
+        search: only names and aliases with this text in them.
+        sort: the order of the steps.
+        page: which page of them.
+        status: only names with a step whose newest attempt stands so, and only dispatches that do; None for all.
+        first: which dispatch is the first of those that are listed; None for the newest ones.
+    """
 
     search: str = ""
     sort: str = ""
     page: int = 1
+    status: StepStatus | None = None
+    first: int | None = None
 
 
 class StepsView(NamedTuple):
@@ -76,6 +86,9 @@ class StepsView(NamedTuple):
     Attributes:
         search: what the names were filtered by.
         sort: the column that orders them, with a ``-`` in front where it orders downwards.
+        status: the one that is asked for, as its mark; None for any.
+        status_word: the same as the address has it; empty for any.
+        any_status_url: the page without that filter.
         columns: the heads of the table.
         lines: the page.
         matching: how many there are on all pages.
@@ -87,6 +100,9 @@ class StepsView(NamedTuple):
 
     search: str
     sort: str
+    status: Mark | None
+    status_word: str
+    any_status_url: str
     columns: list[Column]
     lines: list[StepLine]
     matching: int
@@ -102,11 +118,15 @@ def steps_view(run: RunSummary, found: list[StepLine], asked: Asked) -> StepsVie
     page = min(max(1, asked.page), pages)
 
     def url(**changes: Any) -> str:
-        return run_url(run.task_id, run.id, **{"q": asked.search, "sort": asked.sort, **changes})
+        given = {"q": asked.search, "sort": asked.sort, "status": asked.status or ""}
+        return run_url(run.task_id, run.id, **{**given, **changes})
 
     return StepsView(
         search=asked.search,
         sort=asked.sort,
+        status=None if asked.status is None else STEP_MARKS[asked.status],
+        status_word=asked.status or "",
+        any_status_url=url(status=""),
         columns=_columns(asked.sort, url),
         lines=_sorted(found, asked.sort)[(page - 1) * PAGE_STEPS : page * PAGE_STEPS],
         matching=len(found),
@@ -119,15 +139,14 @@ def steps_view(run: RunSummary, found: list[StepLine], asked: Asked) -> StepsVie
 
 def list_silent(dispatches: list[StepEntry]) -> list[StepEntry]:
     """List the newest attempts that have put out nothing yet."""
-    newest = {entry.step_id: entry for entry in dispatches}
-    return [entry for entry in newest.values() if entry.status is StepStatus.DISPATCHED]
+    return [entry for entry in newest_attempts(dispatches) if entry.status is StepStatus.DISPATCHED]
 
 
 # --- lines -----------------------------------------------------------------------------------------
 
 
-def find_lines(story: RunStory, outputs: list[StepSummary], search: str) -> list[StepLine]:
-    """List the names of a run with a text in them: what answers, and what was dispatched and put out nothing yet."""
+def find_lines(story: RunStory, outputs: list[StepSummary], asked: Asked) -> list[StepLine]:
+    """List the names of a run that were asked for: what answers, and what was dispatched and put out nothing yet."""
     aliases: dict[str, list[str]] = {}
     for alias, canonical in sorted(story.aliases.items()):
         if alias != canonical:
@@ -150,7 +169,13 @@ def find_lines(story: RunStory, outputs: list[StepSummary], search: str) -> list
         for name, steps in newest.items()
         if name not in answered
     ]
-    return sorted((line for line in lines if _matches(line, search)), key=lambda line: line.place)
+    standing = {name for name, steps in newest.items() if asked.status in {step.status for step in steps.values()}}
+    found = [
+        line
+        for line in lines
+        if _matches(line, asked.search) and (asked.status is None or (line.name in standing and line.badge is None))
+    ]
+    return sorted(found, key=lambda line: line.place)
 
 
 def _line(

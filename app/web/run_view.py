@@ -6,7 +6,7 @@ The invariant: a view holds what the store holds and no moment of its own, so eq
 from typing import NamedTuple
 
 from app.domain.ids import CTX_NAME
-from app.domain.records import StepSummary, elapsed_ms
+from app.domain.records import StepStatus, StepSummary, elapsed_ms
 from app.domain.rendering import render_json
 from app.domain.values import JsonValue
 from app.services.overviews import RunStory
@@ -14,8 +14,9 @@ from app.web.formats import shortened
 from app.web.marks import RUN_MARKS, Mark
 from app.web.run_dispatches import DispatchesView, dispatches_view
 from app.web.run_steps import Asked, StepsView, find_lines, list_silent, steps_view
+from app.web.step_order import newest_attempts
 from app.web.timeline import Timeline, timeline_of
-from app.web.urls import runs_url, step_url
+from app.web.urls import run_url, runs_url, step_url
 
 MAX_DEGRADATIONS = 100
 
@@ -43,6 +44,8 @@ class RunHead(NamedTuple):
     steps: int
     dispatches: int
     in_flight: int
+    blocked: int
+    blocked_url: str
     outputs: int
     size_bytes: int
 
@@ -59,6 +62,7 @@ class ResultView(NamedTuple):
 class DegradationView(NamedTuple):
     """What a worker reported as done in a lesser way: its fields, or the whole of it where it has others."""
 
+    number: int
     tool: str
     error: str
     fallback: str
@@ -86,16 +90,23 @@ def run_view(story: RunStory, outputs: list[StepSummary], result: StepSummary | 
         result: what it was finished with; None for nothing.
         asked: how the steps shall be shown; the timeline shows the same ones.
     """
-    found = find_lines(story, outputs, asked.search)
+    found = find_lines(story, outputs, asked)
     names = {line.name for line in found}
-    dispatches = [entry for entry in story.dispatches if entry.name in names]
+    dispatches = [entry for entry in story.dispatches if entry.name in names and asked.status in {None, entry.status}]
+
+    def dispatches_url(first: int | None) -> str:
+        words = {"q": asked.search, "sort": asked.sort, "status": asked.status or ""}
+        return run_url(story.run.task_id, story.run.id, page=asked.page, first=first, **words) + "#dispatches"
+
     return RunView(
         head=_head(story),
         timeline=timeline_of(story.run, story.dispatches, {line.name for line in found if line.url is not None}, names),
         steps=steps_view(story.run, found, asked),
-        dispatches=dispatches_view(story.run, dispatches),
+        dispatches=dispatches_view(story.run, dispatches, asked.first, dispatches_url),
         result=None if result is None else _result(story, result),
-        degradations=list(map(_degradation, story.degradations[:MAX_DEGRADATIONS])),
+        degradations=[
+            _degradation(number, record) for number, record in enumerate(story.degradations[:MAX_DEGRADATIONS], start=1)
+        ],
         more_degradations=max(0, story.run.degradation_count - MAX_DEGRADATIONS),
     )
 
@@ -116,6 +127,8 @@ def _head(story: RunStory) -> RunHead:
         names=len({entry.name for entry in story.dispatches}),
         steps=len({entry.step_id for entry in story.dispatches}),
         dispatches=len(story.dispatches),
+        blocked=len([entry for entry in newest_attempts(story.dispatches) if entry.status is StepStatus.BLOCKED]),
+        blocked_url=run_url(run.task_id, run.id, status=StepStatus.BLOCKED),
         in_flight=0 if run.status.is_terminal else len(list_silent(story.dispatches)),
         outputs=story.outputs.outputs,
         size_bytes=story.outputs.size_bytes,
@@ -127,13 +140,12 @@ def _result(story: RunStory, result: StepSummary) -> ResultView:
     return ResultView(url, result.size_bytes, result.preview, result.truncated)
 
 
-def _degradation(record: JsonValue) -> DegradationView:
+def _degradation(number: int, record: JsonValue) -> DegradationView:
     """Read a worker's report; whatever else was kept is shown as it is."""
     if isinstance(record, dict):
         tool, error, fallback, note = (record.get(key) for key in ("tool", "error", "fallback", "note"))
         if isinstance(tool, str) and isinstance(error, str) and isinstance(fallback, str):
             tool, error, fallback = (shortened(text, _SHOWN_CHARS) for text in (tool, error, fallback))
-            return DegradationView(
-                tool, error, fallback, shortened(note, _SHOWN_CHARS) if isinstance(note, str) else None
-            )
-    return DegradationView("", shortened(render_json(record).decode(), _SHOWN_CHARS), "", None)
+            told = shortened(note, _SHOWN_CHARS) if isinstance(note, str) else None
+            return DegradationView(number, tool, error, fallback, told)
+    return DegradationView(number, "", shortened(render_json(record).decode(), _SHOWN_CHARS), "", None)

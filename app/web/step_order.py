@@ -11,6 +11,11 @@ Place = tuple[int, int, str]
 """Where a name stands among the others; compared, it orders them."""
 
 
+def newest_attempts(dispatches: Iterable[StepEntry]) -> list[StepEntry]:
+    """Leave of each step its newest attempt, which tells how it stands; dispatches come in their order."""
+    return list({entry.step_id: entry for entry in dispatches}.values())
+
+
 class StepOrder:
     """Orders the names of a run: steps by their first dispatch, then artifacts, then the parts of the result.
 

@@ -1,46 +1,26 @@
-"""The timeline: every dispatch of a run as a bar, one lane a name, bars that overlap one below the other.
+"""The timeline: the dispatches of a run as bars, one lane a name.
 
-The invariant: positions are shares of the time from the run's first dispatch to its last moment; while a run goes on
-its last moment is now, and the page's script moves the bars as the server would.
+The invariant: lanes and bars are bounded, and what is left out is counted; positions are shares of the time from the
+run's first dispatch to its last moment; while a run goes on its last moment is now, and the page's script moves the
+bars as the server would.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from app.domain.records import RunSummary, StepEntry, elapsed_ms, wire_time
-from app.web.formats import duration, round_times
+from app.domain.records import RunSummary, StepEntry, StepStatus, elapsed_ms, wire_time
+from app.web.bars import Bar, Numbered, bars_of
+from app.web.formats import round_times
 from app.web.marks import Mark
-from app.web.run_dispatches import mark_of, output_url
+from app.web.step_order import newest_attempts
 from app.web.urls import step_url
 
-MAX_LANES = 200
-TRACK_PX = 14
+MAX_LANES = 60
 
-_MAX_TRACKS = 24
+_MAX_BARS = 240
+_BARS_OF_A_LANE = (64, 48, 32, 24, 16, 12, 8, 6, 4)
 _MAX_FOCUSED = 60
-
-
-class Bar(NamedTuple):
-    """One dispatch.
-
-    Attributes:
-        key: tells it from all others.
-        url: what it put out; None while there is nothing.
-        label: what it is, in words.
-        mark: how it stands.
-        start_ms: from the start of the timeline.
-        end_ms: the same; None while it is in flight.
-        y: the middle of its track, in pixels.
-    """
-
-    key: str
-    url: str | None
-    label: str
-    mark: Mark
-    start_ms: int
-    end_ms: int | None
-    y: int
 
 
 class Lane(NamedTuple):
@@ -58,6 +38,7 @@ class Timeline(NamedTuple):
     Attributes:
         lanes: in the order of their first dispatch.
         more_lanes: how many are left out.
+        more_blocked: how many of those have a step that is blocked.
         origin_at: when the first was dispatched.
         total_ms: the whole time, where that is known; None while the run goes on.
         marks: which statuses there are, for the key.
@@ -66,6 +47,7 @@ class Timeline(NamedTuple):
 
     lanes: list[Lane]
     more_lanes: int
+    more_blocked: int
     origin_at: str
     total_ms: int | None
     marks: list[Mark]
@@ -102,26 +84,32 @@ def timeline_of(
         answered: the names that an output answers for.
         names: those that are drawn; None for all.
     """
-    drawn = [entry for entry in dispatches if names is None or entry.name in names]
-    if not drawn:
+    lanes: dict[str, list[Numbered]] = {}
+    for number, entry in enumerate(dispatches, start=1):
+        if names is None or entry.name in names:
+            lanes.setdefault(entry.name, []).append(Numbered(number, entry))
+    if not lanes:
         return None
     origin = min(entry.started_at for entry in dispatches)
-    lanes: dict[str, list[StepEntry]] = {}
-    for entry in drawn:
-        lanes.setdefault(entry.name, []).append(entry)
     ended = [entry.completed_at for entry in dispatches if entry.completed_at is not None]
     last = max(ended, default=origin)
     if any(entry.completed_at is None for entry in dispatches):
         last = max(last, run.updated_at)
-    shown = list(lanes.items())[:MAX_LANES]
+    shown, blocked = _chosen(lanes)
+    most = _most_bars([len(lanes[name]) for name in shown])
     laid = [
-        Lane(name, step_url(run.task_id, run.id, name) if name in answered else None, *_bars(run, entries, origin))
-        for name, entries in shown
+        Lane(
+            name,
+            step_url(run.task_id, run.id, name) if name in answered else None,
+            *bars_of(run, lanes[name], origin, most),
+        )
+        for name in shown
     ]
     marks = list(dict.fromkeys(bar.mark for lane in laid for bar in lane.bars))
     return Timeline(
         lanes=laid,
         more_lanes=len(lanes) - len(laid),
+        more_blocked=len(blocked - set(shown)),
         origin_at=origin,
         total_ms=max(1, elapsed_ms(origin, last)) if run.status.is_terminal else None,
         marks=marks,
@@ -136,31 +124,22 @@ def scale_of(timeline: Timeline, now: datetime) -> Scale:
     return Scale(max(1, elapsed_ms(timeline.origin_at, wire_time(now))))
 
 
-def _bars(run: RunSummary, entries: Sequence[StepEntry], origin: str) -> tuple[list[Bar], int]:
-    """Put the bars of a lane on tracks, each on the first where the one before it has ended; the height goes along."""
-    free_from: list[float] = []
-    bars = []
-    for number, entry in enumerate(entries):
-        start = elapsed_ms(origin, entry.started_at)
-        end = None if entry.completed_at is None else elapsed_ms(origin, entry.completed_at)
-        track = next((track for track, free in enumerate(free_from) if free <= start), None)
-        if track is None:
-            track = len(free_from) if len(free_from) < _MAX_TRACKS else number % _MAX_TRACKS
-            free_from += [0.0] * (track + 1 - len(free_from))
-        free_from[track] = float("inf") if end is None else end
-        bars.append(_bar(run, entry, start, end, track))
-    return bars, len(free_from) * TRACK_PX
+def _chosen(lanes: Mapping[str, list[Numbered]]) -> tuple[list[str], set[str]]:
+    """Choose the names to draw, in their order: those that are blocked, then those that were dispatched last.
+
+    All that are blocked are returned as well.
+    """
+    blocked = {
+        name
+        for name, numbered in lanes.items()
+        if StepStatus.BLOCKED in {entry.status for entry in newest_attempts(entry for _, entry in numbered)}
+    }
+    ranked = sorted(lanes, key=lambda name: (name in blocked, lanes[name][-1].number), reverse=True)
+    chosen = set(ranked[:MAX_LANES])
+    return [name for name in lanes if name in chosen], blocked
 
 
-def _bar(run: RunSummary, entry: StepEntry, start: int, end: int | None, track: int) -> Bar:
-    mark = mark_of(run, entry)
-    took = "" if entry.duration_ms is None else f", {duration(entry.duration_ms)}"
-    return Bar(
-        key=f"{entry.step_id}/{entry.attempt}",
-        url=output_url(run, entry),
-        label=f"{entry.name}, occurrence {entry.occurrence}, attempt {entry.attempt}: {mark.word}{took}",
-        mark=mark,
-        start_ms=start,
-        end_ms=end,
-        y=track * TRACK_PX + TRACK_PX // 2,
-    )
+def _most_bars(counts: Sequence[int]) -> int:
+    """Tell how many bars each lane may have, so that all together are not too many."""
+    fitting = (most for most in _BARS_OF_A_LANE if sum(min(most, count) for count in counts) <= _MAX_BARS)
+    return next(fitting, _BARS_OF_A_LANE[-1])

@@ -40,11 +40,19 @@ def runs_url(*, q: str = "", status: str = "", cursor: str | None = None) -> str
     return with_query(at(HOME), {"q": q, "status": status, "cursor": cursor})
 
 
-def run_url(task_id: str, run_id: str, *, q: str = "", sort: str = "", page: int = 1) -> str:
+def run_url(
+    task_id: str,
+    run_id: str,
+    *,
+    q: str = "",
+    sort: str = "",
+    status: str = "",
+    page: int = 1,
+    first: int | None = None,
+) -> str:
     """Write where a run is."""
-    return with_query(
-        at(f"{HOME}/tasks/{task_id}/runs/{run_id}"), {"q": q, "sort": sort, "page": page if page > 1 else None}
-    )
+    query = {"q": q, "sort": sort, "status": status, "page": page if page > 1 else None, "first": first}
+    return with_query(at(f"{HOME}/tasks/{task_id}/runs/{run_id}"), query)
 
 
 def step_url(task_id: str, run_id: str, name: str, *, occurrence: int | None = None, attempt: int | None = None) -> str:

@@ -6,7 +6,7 @@ import re
 import httpx
 import pytest
 import pytest_asyncio
-from playwright.async_api import Page, Request, expect
+from playwright.async_api import Page, Request, Response, expect
 
 from app.web import formats
 from tests.browser.conftest import AxeCheck, OpenPage
@@ -149,6 +149,67 @@ class TestLive:
         assert await page.evaluate("window.row.isConnected")
         panel = page.get_by_role("table", name="Dispatches")
         await expect(panel.get_by_role("row").filter(has_text="one-more")).to_be_visible()
+
+    async def test_only_what_changed_travels(self, server: Server, http: httpx.AsyncClient, page: Page) -> None:
+        """Of a large run a change comes alone, into its place; scroll, focus and all other rows stay what they are."""
+        pipeline = await Pipeline.create(http, goal="Large")
+        waiting = [await pipeline.dispatch(f"item-{number:03}") for number in range(120)]
+        for dispatched in waiting[:100]:
+            await pipeline.result(dispatched, "x")
+        await page.goto(url_of(server, pipeline))
+        await page.get_by_text("120 dispatches, one by one").click()
+        await page.locator("td").get_by_role("link", name="item-050", exact=True).first.focus()
+        await page.evaluate("""() => {
+            window.rows = new Map([...document.querySelectorAll("[data-key]")].map((row) => [row.dataset.key, row]));
+            document.activeElement.scrollIntoView({ block: "center" });
+            window.top_ = document.activeElement.getBoundingClientRect().top;
+        }""")
+        bodies: list[int] = []
+
+        async def noted(response: Response) -> None:
+            if response.status == 200 and response.request.resource_type == "fetch":
+                bodies.append(len(await response.body()))
+
+        page.on("response", noted)
+        await pipeline.submit(waiting[110], "no", ok="false")
+        dispatch = page.get_by_role("table", name="Dispatches").get_by_role("row").filter(has_text="item-110")
+        await expect(dispatch).to_contain_text("blocked")
+        another = await pipeline.output("one-more", 1)
+        await expect(page.locator(f'[data-key="{another["step_id"]}/1"]').first).to_be_attached()
+        await expect(page.locator('.lane[data-key="one-more"]')).to_be_attached()
+        assert await page.evaluate("document.activeElement.textContent") == "item-050"
+        assert abs(await page.evaluate("document.activeElement.getBoundingClientRect().top - window.top_")) < 1
+        assert bodies
+        assert max(bodies) < 30 * 1024
+        marks = "(page) => [...page.querySelectorAll('[data-live] [data-mark]')].map((row) => row.dataset.mark)"
+        told = await page.evaluate(f"""async () => {{
+            const marks = {marks};
+            const text = await (await fetch(location.href)).text();
+            const whole = new DOMParser().parseFromString(text, "text/html");
+            const kept = [...window.rows].filter(([key, row]) => row.isConnected).length;
+            return [marks(document), marks(whole), kept, document.querySelectorAll("[data-same]").length];
+        }}""")
+        assert told[0] == told[1]
+        assert told[3] == 0
+        assert told[2] > 200  # rows, lanes and bars are the very elements that they were
+
+    async def test_a_page_that_lost_a_row_gets_it_back(
+        self, server: Server, http: httpx.AsyncClient, page: Page
+    ) -> None:
+        """Where something else took a row out of the page, the next change brings it back."""
+        pipeline = await Pipeline.create(http)
+        for name in ("a", "b", "c"):
+            await pipeline.output(name, 1)
+        await page.goto(url_of(server, pipeline))
+        await page.evaluate("""() => {
+            const row = document.querySelector('.steps [data-key="step b"]');
+            window.fetch = new Proxy(window.fetch, { apply: (target, self, given) => {
+                const answered = Reflect.apply(target, self, given);
+                return answered.then((answer) => { row.remove(); return answer; });
+            } });
+        }""")
+        await pipeline.output("d", 1)
+        await expect(page.locator(".steps td .title")).to_have_text(["a", "b", "c", "d"])
 
     async def test_bars_in_flight_grow(self, server: Server, http: httpx.AsyncClient, page: Page) -> None:
         """A bar in flight reaches to now; the ended ones give way to it; at the end of the run all stand still."""

@@ -13,10 +13,12 @@ from app.domain.errors import StepplaneError, Unauthenticated, Unavailable
 from app.domain.records import RunStatus, RunSummary, StepEntry, StepStatus, wire_time
 from app.services.sessions import SESSION_LASTS, Sessions
 from app.web import formats
+from app.web.bars import TRACK_PX
 from app.web.error_pages import error_page, is_page
 from app.web.pages import Pages
+from app.web.shown_rows import ShownRows
 from app.web.statics import Statics
-from app.web.timeline import MAX_LANES, TRACK_PX, scale_of, timeline_of
+from app.web.timeline import MAX_LANES, scale_of, timeline_of
 from app.web.urls import run_url, step_url, with_query
 
 START = datetime(2026, 11, 30, 12, tzinfo=UTC)
@@ -165,10 +167,77 @@ class TestTimeline:
         names = [entry(f"n{number}", 0, 1) for number in range(MAX_LANES + 7)]
         timeline = timeline_of(run_of(RunStatus.DONE, 1), names, set())
         assert timeline is not None
-        assert (len(timeline.lanes), timeline.more_lanes, timeline.is_focusable) == (MAX_LANES, 7, False)
+        assert (len(timeline.lanes), timeline.more_lanes, timeline.is_focusable) == (MAX_LANES, 7, True)
         crowd = timeline_of(run_of(RunStatus.RUNNING), [entry("a", 0, None, n) for n in range(500)], set())
         assert crowd is not None
-        assert (len(crowd.lanes[0].bars), crowd.lanes[0].height) == (500, 24 * TRACK_PX)
+        assert (len(crowd.lanes[0].bars), crowd.lanes[0].height) == (47, 24 * TRACK_PX)
+
+    def test_what_is_blocked_is_never_hidden(self) -> None:
+        """Of many names those that are blocked are drawn first; a bar of many dispatches looks like its worst one."""
+        blocked = entry("blocked", 0, 1).model_copy(update={"status": StepStatus.BLOCKED})
+        names = [blocked, *(entry(f"n{number}", 0, 1) for number in range(MAX_LANES + 7))]
+        timeline = timeline_of(run_of(RunStatus.DONE, 1), names, set())
+        assert timeline is not None
+        assert (timeline.lanes[0].name, timeline.more_lanes, timeline.more_blocked) == ("blocked", 8, 0)
+        loop = [entry("a", at_ms, at_ms + 1, at_ms + 1) for at_ms in range(1_000)]
+        loop[100] = loop[100].model_copy(update={"status": StepStatus.BLOCKED})
+        crowd = timeline_of(run_of(RunStatus.DONE, 1), loop, set())
+        assert crowd is not None
+        (worst,) = [bar for bar in crowd.lanes[0].bars if bar.mark.word == "blocked"]
+        assert worst.label == "a, 32 dispatches: 1 blocked, 31 passed"
+        assert worst.url == "/ui/tasks/T-1/runs/R-1?q=a&status=blocked#dispatches"
+        assert (worst.start_ms, worst.end_ms) == (96, 128)
+
+    def test_bars_of_the_past_stand_still(self) -> None:
+        """While one more comes in, all bars but the few newest stay as they are; no dispatch is in none."""
+        many = [entry("a", at_ms, at_ms + 1, at_ms + 1) for at_ms in range(1_001)]
+        before, after = (timeline_of(run_of(RunStatus.RUNNING), many[:count], set()) for count in (1_000, 1_001))
+        assert before is not None
+        assert after is not None
+        assert len(set(after.lanes[0].bars) - set(before.lanes[0].bars)) <= 3
+        bars = after.lanes[0].bars
+        assert len(bars) <= 64
+        assert [bar.end_ms for bar in bars[:-1]] == [bar.start_ms for bar in bars[1:]]
+
+    def test_all_lanes_together_have_a_bounded_number_of_bars(self) -> None:
+        """Many names, each dispatched often, share the bars of one page."""
+        crowd = [entry(f"n{number % 50}", number, number + 1, number) for number in range(5_000)]
+        timeline = timeline_of(run_of(RunStatus.RUNNING), crowd, set())
+        assert timeline is not None
+        assert sum(len(lane.bars) for lane in timeline.lanes) <= 240
+
+
+class TestShownRows:
+    LINES = ("a", "b", "c", "d")
+
+    def marks(self, edition: str = "1") -> list[str]:
+        return [row.mark for row in ShownRows("", edition).rows(self.LINES)]
+
+    def test_what_was_not_shown_is_written(self) -> None:
+        """Without a header, or with one of another edition or none at all of ours, every row is written."""
+        for told in ("", "x", "\udc80 \x00", ".".join(self.marks(edition="2"))):
+            assert [row.it for row in ShownRows(told, "1").rows(self.LINES)] == list(self.LINES), told
+
+    def test_rows_that_stay_side_by_side_are_one(self) -> None:
+        """Of a list with one changed row three come back: those before it, it, and those after it."""
+        marks = self.marks()
+        rows = ShownRows("".join(marks), "1").rows(("a", "b", "C", "d"))
+        assert [(row.it, row.mark, row.last_mark) for row in rows if row.it is None] == [
+            (None, marks[0], marks[1]), (None, marks[3], marks[3])
+        ]  # fmt: skip
+        assert [row.it for row in rows] == [None, "C", None]
+
+    def test_another_order_is_other_rows(self) -> None:
+        """Rows that are shown, but not side by side in this order or not in one list, are told one by one."""
+        a, b, c, d = self.marks()
+        for told in (d + c + b + a, f"{a}.{b}.{c}.{d}"):
+            rows = ShownRows(told, "1").rows(self.LINES)
+            assert [(row.mark, row.last_mark) for row in rows] == [(a, a), (b, b), (c, c), (d, d)]
+
+    def test_what_a_row_depends_on_is_part_of_it(self) -> None:
+        """A row whose columns changed is another one, though its view is the same."""
+        shown = ShownRows("".join(self.marks()), "1")
+        assert [row.it for row in shown.rows(self.LINES, True)] == list(self.LINES)
 
 
 class TestSessions:

@@ -1,7 +1,7 @@
 /**
  * Live pages: asks for the page again while it may change, and puts what is new into what is shown.
  *
- * A page says `data-poll="milliseconds"` on `<main>` for as long as it may change, and `data-etag` for what it shows;
+ * Of rows that did not change the server sends nothing (`rows.js`). A page says `data-poll="milliseconds"` on `<main>` for as long as it may change, and `data-etag` for what it shows;
  * every element with `data-live` and an id is kept up to date. Links and forms with `data-soft` (order, filter, next
  * page) take the same way, and so lose neither scroll nor focus.
  */
@@ -9,6 +9,7 @@
 import { announce } from "./announcer.js";
 import { enhance } from "./content.js";
 import { morph } from "./morph.js";
+import { shownRows } from "./rows.js";
 import { keepTicking, setClock } from "./times.js";
 
 const TICK_MS = 1000;
@@ -51,11 +52,10 @@ async function refresh() {
   clearTimeout(timer);
   const mine = ++look;
   try {
-    const response = await ask(location.href, main.dataset.etag);
-    const text = response.status === 200 ? await response.text() : null;
+    const { response, page } = await fetchPage(location.href, main.dataset.etag);
     if (mine !== look) return; // a later look is under way
     if (response.type === "opaqueredirect") return ended();
-    if (text !== null) take(text);
+    if (page) take(page);
     else if (response.status === 404) return gone();
     else if (response.status !== 304) throw new Error(String(response.status));
     if (failures) announce("The server is back");
@@ -71,18 +71,23 @@ async function refresh() {
 }
 
 /**
+ * Ask for a page, and put into it the rows that stay as they are shown.
  * @param {string} url
  * @param {string | undefined} etag
+ * @returns {Promise<{response: Response, page: Document | null}>} no page where the answer is none
  */
-function ask(url, etag) {
-  /** @type {Record<string, string>} */
-  const headers = etag ? { "If-None-Match": etag } : {};
-  return fetch(url, { headers, cache: "no-store", redirect: "manual", signal: AbortSignal.timeout(GIVE_UP_MS) });
+async function fetchPage(url, etag) {
+  const shown = shownRows();
+  const headers = etag ? { "If-None-Match": etag, ...shown.headers } : shown.headers;
+  const response = await fetch(url, { headers, cache: "no-store", redirect: "manual", signal: AbortSignal.timeout(GIVE_UP_MS) });
+  if (response.status !== 200) return { response, page: null };
+  const page = new DOMParser().parseFromString(await response.text(), "text/html");
+  shown.putInto(page);
+  return { response, page };
 }
 
-/** @param {string} text a page, whole */
-function take(text) {
-  const page = new DOMParser().parseFromString(text, "text/html");
+/** @param {Document} page */
+function take(page) {
   const next = page.getElementById("main");
   if (!next) throw new Error("no page");
   setClock(page);
@@ -180,12 +185,11 @@ async function move(url) {
   clearTimeout(timer);
   const mine = ++look;
   try {
-    const response = await ask(url, undefined);
-    if (response.status !== 200) throw new Error(String(response.status));
-    const text = await response.text();
+    const { response, page } = await fetchPage(url, undefined);
+    if (!page) throw new Error(String(response.status));
     if (mine !== look) return;
     history.replaceState(null, "", url);
-    take(text);
+    take(page);
   } catch {
     if (mine === look) location.assign(url);
     return;

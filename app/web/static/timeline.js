@@ -1,5 +1,6 @@
 /**
- * The timeline: while a run goes on its end is now, so the bars in flight grow and the others make room.
+ * The timeline: while a run goes on its end is now, so the bars in flight grow and the others make room; when it has
+ * ended, bars that the server did not send again find their last place.
  * The server draws the same at the moment in which it answers; this only goes on from there.
  */
 
@@ -10,10 +11,17 @@ import { serverNow } from "./times.js";
 const REDRAW_MS = 250;
 
 /** @param {ParentNode} root */
-function draw(root) {
-  for (const timeline of root.querySelectorAll(".timeline:not([data-total])")) {
+const drawAll = (root) => draw(root, ".timeline");
+
+/**
+ * @param {ParentNode} root
+ * @param {string} which
+ */
+function draw(root, which) {
+  for (const timeline of root.querySelectorAll(which)) {
     const origin = Date.parse(timeline.getAttribute("data-origin") ?? "");
-    const total = Math.max(1, serverNow() - origin);
+    const known = timeline.getAttribute("data-total");
+    const total = known === null ? Math.max(1, serverNow() - origin) : Number(known);
     for (const line of timeline.querySelectorAll(".bar-line")) {
       const end = line.getAttribute("data-end");
       line.setAttribute("x1", share(Number(line.getAttribute("data-start")), total));
@@ -47,6 +55,6 @@ function share(ms, total) {
   return `${(Math.min(1, Math.max(0, ms / total)) * 100).toFixed(3)}%`;
 }
 
-onContent(draw);
+onContent(drawAll);
 enhance(document);
-setInterval(() => { if (!document.hidden) draw(document); }, REDRAW_MS);
+setInterval(() => { if (!document.hidden) draw(document, ".timeline:not([data-total])"); }, REDRAW_MS);
