@@ -8,12 +8,14 @@ from typing import Any
 
 import httpx
 import pytest
-from sqlalchemy import create_engine, text
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import create_async_engine
 
 from app.domain import limits
 from app.domain.bounds import KEPT
 from app.domain.records import Progress
 from app.services.intake import Intake
+from app.storage.urls import parse_database_url
 from tests.contract.pipeline import Pipeline, bearer, code_of, parsed
 
 ROUTES = {
@@ -318,12 +320,10 @@ async def test_a_value_that_was_kept_deeper_is_read(pipeline: Pipeline, database
     """A value of 500 levels that an older release kept is served, narrowed, and outlined."""
     step = await pipeline.output("plan", ["old"])
     deep = ("[" * 500 + "]" * 500).encode()
-    engine = create_engine(database_url) if database_url.startswith("sqlite") else None
-    if engine is None:
-        pytest.skip("written by hand on SQLite alone")
-    with engine.begin() as connection:
-        connection.execute(text("UPDATE bodies SET data = :data"), {"data": deep})
-    engine.dispose()
+    engine = create_async_engine(parse_database_url(database_url).async_url)
+    async with engine.begin() as connection:
+        await connection.execute(text("UPDATE bodies SET data = :data"), {"data": deep})
+    await engine.dispose()
     assert await pipeline.content("plan", path="$" + "[0]" * 498) == b"[\n  []\n]"
     assert parsed(await pipeline.get("plan", "/outline"))["child_count"] == 1
     assert step["attempt"] == 1

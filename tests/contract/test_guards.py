@@ -18,6 +18,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from app.config import Settings
+from app.domain.limits import REPEATED_LINES
 from app.main import create_app
 from app.storage.urls import parse_database_url
 from tests.contract.pipeline import Dispatched, Pipeline, bearer, blueprint_of, code_of, dumped, parsed, step_node
@@ -406,8 +407,10 @@ class TestOperatorToken(WithToken):
         client: httpx.AsyncClient,
         operator: httpx.AsyncClient,
         caplog: pytest.LogCaptureFixture,
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         """Whatever goes wrong, neither token nor handle stands in an answer or in a log event."""
+        monkeypatch.setattr("app.api.repeats.REPEATED_LINES", REPEATED_LINES._replace(value=1_000))  # each has its line
         pipeline = await Pipeline.create(operator)
         dispatched = await pipeline.dispatch("ask", "the directive", system="the system")
         handle = dispatched["worker_handle"]

@@ -14,7 +14,7 @@ import pytest
 
 from app.config import Settings
 from app.storage.urls import parse_database_url
-from tests.contract.pipeline import Pipeline, bearer, parsed, serving
+from tests.contract.pipeline import Pipeline, parsed, serving
 from tests.e2e.conftest import Server
 from tests.e2e.disks import mounted
 
@@ -46,17 +46,14 @@ def path(database_url: str) -> Path:
 
 @asynccontextmanager
 async def _written_to(pipeline: Pipeline, acknowledged: list[str]) -> AsyncIterator[None]:
-    """Stage parts, four at a time, for as long as the block runs."""
-    handle = await pipeline.dispatch("step")
+    """Submit steps, four at a time, for as long as the block runs."""
     is_enough = asyncio.Event()
 
     async def work(worker: int) -> None:
         number = 0
         while not is_enough.is_set():
-            name = f"part-{worker}-{number}"
-            url = f"/v1/worker/artifact?name={name}"
-            answer = await pipeline.http.post(url, content=os.urandom(4_000).hex(), headers=bearer(handle))
-            assert answer.status_code == 204, answer.text
+            name = f"step-{worker}-{number}"
+            await pipeline.submit(await pipeline.dispatch(name), os.urandom(4_000).hex())
             acknowledged.append(name)
             number += 1
 

@@ -112,7 +112,7 @@ async def test_a_server_starts_on_a_full_disk_and_reads(server: Server, disk: Di
             server.start()
             disk.fill()
             assert await pipeline.content("step") == b'"kept"'
-            assert code_of(await http.post("/v1/tasks", json={"goal": "x" * 200_000})) == FULL
+            assert code_of(await http.post("/v1/tasks", json={"init_ctx": "x" * 200_000})) == FULL
             disk.clear()
         await pipeline.submit(handle, "again")
         assert await pipeline.content("step") == b'"again"'
